@@ -174,7 +174,9 @@ func (a *answering) open() []doubt.Doubt {
 // together, after the others.
 func (a *answering) due() []doubt.Doubt {
 	due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return a.byRedo(d) || a.byWalk(d) })
-	narrow := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
+	narrow := func(d doubt.Doubt) bool {
+		return d.Pattern != "" || len(d.Templates) > 0 || known(&d) != d.Source
+	}
 	if i := slices.IndexFunc(due, narrow); i >= 0 {
 		first := due[i]
 		return slices.DeleteFunc(due, func(d doubt.Doubt) bool { return d.ID != first.ID && !alike(&first, &d) })
@@ -189,8 +191,17 @@ func (a *answering) due() []doubt.Doubt {
 // alike reports whether two doubts are about templates of the same tables, and nothing else tells their keys apart.
 func alike(a, b *doubt.Doubt) bool {
 	some := func(d *doubt.Doubt) bool { return len(d.Templates) > 0 && d.Pattern == "" && d.Lost == nil }
-	return some(a) && some(b) && a.Source == b.Source && slices.Equal(a.Tables, b.Tables) &&
+	return some(a) && some(b) && known(a) == known(b) && slices.Equal(a.Tables, b.Tables) &&
 		slices.Equal(a.Schemas, b.Schemas)
+}
+
+// known returns the source whose mappings say what the keys of a doubt are; "": those of all do. The reader of another
+// database that was given the name of a source has mappings of its own, and a name of its own by now.
+func known(d *doubt.Doubt) string {
+	if d.Cause == alarm.SourceShared {
+		return ""
+	}
+	return d.Source
 }
 
 // answer answers doubts by one scope, and returns for how long that went through Redis. It fails only with ctx, or when
@@ -207,7 +218,7 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 			return 0, nil
 		}
 	}
-	sources, err := a.learn(ctx, due[0].Source)
+	sources, err := a.learn(ctx, known(&due[0]))
 	if err != nil {
 		say("it cannot be answered yet: %v", err)
 		return 0, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/retry"
+	"github.com/freshet/freshet/router"
 )
 
 // lookAtKin is how often a reader that stands by compares its server with the checkpoint.
@@ -20,7 +21,12 @@ const lookAtKin = time.Minute
 // until ctx ends. If it has another one, it returns a [*canal.ForeignError], once that is a doubt: it would stand by
 // forever, and nobody reads what is changed there. A leader has compared before it went on from the checkpoint.
 func (e *elected) watchKin(ctx context.Context) error {
+	route, err := router.New(e.config.Mappings, router.Options{})
+	if err != nil {
+		return err
+	}
 	o := e.source()
+	connect.Routed(&o, route)
 	o.Alarms, o.Logger = e.alarms, e.options.Log
 	kin, err := canal.NewKin(o)
 	if err != nil {

@@ -33,8 +33,12 @@ type fills struct {
 	m   *metrics
 }
 
-// watchFills asks the fill servers what they have until ctx ends.
+// watchFills asks the fill servers what they have until ctx ends. A stream that follows another one knows of none, and
+// answers for none: that is up to the other one.
 func (c *Canal) watchFills(ctx context.Context) {
+	if c.o.Follow {
+		return
+	}
 	w := &fills{o: &c.o, vis: c.vis, m: c.m}
 	var g sync.WaitGroup
 	defer g.Wait()

@@ -245,6 +245,23 @@ func TestAfterAGapFillServersMustHaveWhatWasLost(t *testing.T) {
 
 func isLeftOut(d doubt.Doubt) bool { return d.Cause == alarm.FillServerLeftOut }
 
+// A stream that follows another one has no fill servers. It must not take those of the other one for servers that are
+// none any more: the doubt would come again for that, and what is done again for it would begin again.
+func TestAStreamThatFollowsAnswersForNoFillServer(t *testing.T) {
+	for _, follows := range []bool{false, true} {
+		doubts := newBook(t)
+		testbed.Must(t, doubts.Record(t.Context(), doubt.Doubt{Cause: alarm.FillServerLeftOut, Source: "s", Subject: "b:1"}))
+		c, err := New(Options{
+			Address: "a:1", User: "u", Source: "s", Doubts: doubts, Follow: follows, FillSettles: time.Millisecond,
+		}, binding(newRecorder()), newRecorder())
+		testbed.Must(t, err)
+		c.watchFills(t.Context())
+		if d := doubts.List()[0]; d.Asked == follows || follows && d.Count != 1 {
+			t.Errorf("follows: %v: %+v", follows, d)
+		}
+	}
+}
+
 // Until it is known which servers the names lead to, no mark goes out.
 func TestNoMarkBeforeTheFillServersAreKnown(t *testing.T) {
 	c, err := New(Options{Address: "a:1", User: "u", FillFrom: []string{"b:1"}}, binding(newRecorder()), newRecorder())

@@ -24,6 +24,8 @@ type ForeignError struct {
 	Source, Address, Server, Was string
 	// Reason is how that is known, in words.
 	Reason string
+	// Templates are those of the keys that nobody keeps fresh; nil: not known.
+	Templates []string
 }
 
 // Error implements error.
@@ -40,7 +42,9 @@ func (e *ForeignError) Is(target error) bool { return target == retry.ErrHalt }
 
 // Doubt returns the doubt that the caller must record.
 func (e *ForeignError) Doubt() doubt.Doubt {
-	return doubt.Doubt{Cause: alarm.SourceShared, Source: e.Source, Subject: e.Server, Message: e.Error()}
+	return doubt.Doubt{
+		Cause: alarm.SourceShared, Source: e.Source, Subject: e.Server, Templates: e.Templates, Message: e.Error(),
+	}
 }
 
 // Kin finds out whether a server has the database of a checkpoint that another reader writes, or one of its own: a
@@ -127,6 +131,7 @@ func (k *Kin) grown(s *session, info *SourceInfo, p *event.Position) error {
 func (o *Options) foreign(info *SourceInfo, p *event.Position, reason string) error {
 	return &ForeignError{
 		Source: o.Source, Address: o.Servers.Current(), Server: info.Server, Was: p.Server, Reason: reason,
+		Templates: o.Templates,
 	}
 }
 

@@ -41,6 +41,9 @@ type Options struct {
 	Servers *Servers
 	// Follow says that another canal, which has the same Servers, chooses the one to read.
 	Follow bool
+	// Templates are those of the keys that changes lead to: what is in doubt if the server has another database. nil: all
+	// that there are.
+	Templates []string
 	// User and Password log in. The user needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: also BINLOG MONITOR)
 	// and SELECT on the mapped tables. User is required. The password is read at each login.
 	User     string

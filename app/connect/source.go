@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/canal"
@@ -30,6 +31,26 @@ func Source(c *config.Config) canal.Options {
 // Routed has a stream give what the mappings of a router name, and no more.
 func Routed(o *canal.Options, r *router.Router) {
 	o.Wanted, o.WantedFolded, o.Uses = r.Wants, r.WantsFolded, r.Uses
+	o.Templates = templates(r)
+}
+
+// maxTemplates bounds how many bytes of templates a doubt names.
+const maxTemplates = 64 << 10
+
+// templates returns those of all keys, in order; nil: they are too many for a doubt.
+func templates(r *router.Router) (all []string) {
+	size := 0
+	for _, m := range r.Mappings() {
+		for i := range m.Actions {
+			t := m.Actions[i].Key.Text.Value
+			if all = append(all, t); len(t)+size > maxTemplates {
+				return nil
+			}
+			size += len(t)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // LongestD returns the longest second delete of a configuration; 0: all have `none`.

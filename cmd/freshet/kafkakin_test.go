@@ -22,6 +22,7 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			first := newSite(t, start()).around(t, kafka)
 			second := *first
 			second.source = start()
+			second.mappings = `[{table: shop.product, keys: ["product:{id}", "parcel:{id}"]}]`
 			second.source.MayRead(t, "shop.*")
 			second.source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
 			reader, invalidator, other := first.part("reader"), first.part("invalidator"), second.part("reader")
@@ -52,6 +53,13 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			if now := reader.ask("position", "show"); now != was {
 				t.Errorf("the position was\n%s, is\n%s", was, now)
 			}
+			// Nobody knows the keys of the other one before it has a name of its own.
+			asked := invalidator.status().Doubts[0].ID
+			invalidator.ask("doubts", "answer", asked)
+			invalidator.await("the answer is that nobody knows them", func(st *app.Status) bool {
+				return len(st.Doubts) == 1 && st.Doubts[0].ID == asked && st.Doubts[0].Stuck &&
+					strings.Contains(st.Doubts[0].Answer, "parcel:{id}")
+			})
 
 			own := second.part("reader")
 			own.env = append(own.env[:len(own.env):len(own.env)], "FRESHET_SOURCE_NAME=other")
@@ -60,6 +68,12 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			own.cache("product:7")
 			own.write(7)
 			own.gone("product:7")
+			// What it has missed is forgotten, by its own mappings.
+			own.cache("parcel:2")
+			invalidator.ask("doubts", "answer", "--wait", invalidator.status().Doubts[0].ID)
+			if own.cached("parcel:2") {
+				t.Error("a key of the other database is still cached")
+			}
 			for _, r := range []*testbed.Running{reading, reads, deleting} {
 				if code := r.Stop(t, patience); code != exitDone {
 					t.Errorf("exit code %d", code)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -47,10 +46,7 @@ func (f *freshet) url() string { return "http://" + f.listen }
 // start starts a command with the sections of its configuration.
 func (s *shop) start(command string, sections ...string) *freshet {
 	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(s.t, err)
-	f := &freshet{t: s.t, listen: l.Addr().String()}
-	l.Close()
+	f := &freshet{t: s.t, listen: testbed.FreeAddress(s.t)}
 	config := fmt.Sprintf("admin: {listen: %q}\n", f.listen) + strings.Join(sections, "\n")
 	f.Running = testbed.Program{Args: strings.Fields(command), Config: config}.Start(s.t)
 	return f

@@ -44,7 +44,9 @@ func (u *unrest) write(ctx context.Context, t *shelved, rnd *rand.Rand) error {
 	if rnd.IntN(4) == 0 {
 		statements = []string{t.drop}
 	}
-	err := u.run(ctx, number, statements)
+	u.writing.RLock()
+	err := u.run(ctx, t, number, statements)
+	u.writing.RUnlock()
 	if refusal(err) || ctx.Err() != nil {
 		u.refused.Add(1)
 		return nil
@@ -53,15 +55,15 @@ func (u *unrest) write(ctx context.Context, t *shelved, rnd *rand.Rand) error {
 	return err
 }
 
-// run has the source run statements about a row.
-func (u *unrest) run(ctx context.Context, number int, statements []string) error {
+// run has the source run statements about a row of a table.
+func (u *unrest) run(ctx context.Context, t *shelved, number int, statements []string) error {
 	for _, s := range statements {
 		if strings.Contains(s, "%[2]d") {
 			s = fmt.Sprintf(s, number, u.value.Add(1))
 		} else {
 			s = fmt.Sprintf(s, number)
 		}
-		if _, err := u.source.DB().ExecContext(ctx, s); err != nil {
+		if _, err := t.in(u.leads.Load()).DB().ExecContext(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -70,12 +72,12 @@ func (u *unrest) run(ctx context.Context, number int, statements []string) error
 
 // read is cache-aside, slow on purpose.
 func (u *unrest) read(ctx context.Context, s *shelf, t *shelved, rnd *rand.Rand) error {
-	number, rdb := 1+rnd.IntN(lively), s.redis.Client()
+	number, rdb := 1+rnd.IntN(lively), s.cache()
 	if err := rdb.Get(ctx, t.key(number)).Err(); !errors.Is(err, redis.Nil) {
 		return err
 	}
 	start := time.Now()
-	value, err := u.row(ctx, t, number)
+	value, err := u.row(ctx, u.filling.Load(), t, number)
 	if refusal(err) {
 		return nil
 	}
@@ -89,10 +91,10 @@ func (u *unrest) read(ctx context.Context, s *shelf, t *shelved, rnd *rand.Rand)
 // none is what is cached of a row that is not there.
 const none = "none"
 
-// row returns what is cached of a row.
-func (u *unrest) row(ctx context.Context, t *shelved, number int) (value string, err error) {
+// row returns what is cached of a row, as a server of the source has it.
+func (u *unrest) row(ctx context.Context, server *testbed.Server, t *shelved, number int) (value string, err error) {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %d", t.value, t.full(), t.number, number)
-	err = u.source.DB().QueryRowContext(ctx, query).Scan(&value)
+	err = t.in(server).DB().QueryRowContext(ctx, query).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return none, nil
 	}
@@ -104,22 +106,25 @@ func (u *unrest) compare(s *shelf, tables ...*shelved) (c compared) {
 	u.t.Helper()
 	ctx := u.t.Context()
 	for _, t := range tables {
-		keys, err := s.redis.Client().Keys(ctx, t.name+":*").Result()
+		keys, err := s.cache().Keys(ctx, t.name+":*").Result()
 		testbed.Must(u.t, err)
 		for _, key := range keys {
-			var number int
-			if !exactly(key, t.name+":%d", &number) {
+			number, is := t.keyed(key)
+			if !is {
 				u.t.Fatalf("%s is no key of %s", key, t.full())
 			}
-			have, err := s.redis.Client().Get(ctx, key).Result()
+			have, err := s.cache().Get(ctx, key).Result()
+			if errors.Is(err, redis.Nil) { // forgotten just now, by an answer that takes long
+				continue
+			}
 			testbed.Must(u.t, err)
-			want, err := u.row(ctx, t, number)
+			want, err := u.row(ctx, u.source, t, number)
 			testbed.Must(u.t, err)
 			c.cached++
 			if have == want {
 				continue
 			}
-			c.stale = append(c.stale, fmt.Sprintf("%s is cached as %q, its row says %q", key, have, want))
+			c.stale = append(c.stale, fmt.Sprintf("%.60s is cached as %q, its row says %q", key, have, want))
 			if want == none {
 				c.gone++
 			}

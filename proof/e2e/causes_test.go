@@ -8,9 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -30,11 +33,21 @@ type shelf struct {
 	clients load
 	readers flock
 	fills   atomic.Int64
+	// place is the database of Redis where the keys are, if it is not the first.
+	place atomic.Pointer[redis.Client]
+}
+
+// cache is where the application looks for keys.
+func (s *shelf) cache() *redis.Client {
+	if c := s.place.Load(); c != nil {
+		return c
+	}
+	return s.redis.Client()
 }
 
 // unrest is tables to which everything happens of which no row event tells. Two freshets read the same source, or two
 // groups of invalidators the same topic. The Redis of the passing one refuses to it what answers need: to look for
-// keys, and to say which server it is.
+// keys, and to say which server it is. What is left to it, to do changes again, it does at one key a second.
 type unrest struct {
 	t                  *testing.T
 	source             *testbed.Server
@@ -47,8 +60,18 @@ type unrest struct {
 	writers            flock
 	value              atomic.Int64
 	refused, written   atomic.Int64
-	// configure starts what reads the source with other mappings.
-	configure func(mappings string)
+	// another starts a server like the source, and fleet is nil unless the log is in Kafka.
+	another func() *testbed.Server
+	fleet   *fleet
+	// Clients write to the server that leads, unless writing is locked, and fill the cache from another one at times.
+	leads, filling atomic.Pointer[testbed.Server]
+	writing        sync.RWMutex
+	// more is what the mappings of some tables say besides their keys.
+	more map[string]string
+	// after is what is done once what happened was looked at.
+	after []func()
+	// configure writes the configuration of all processes.
+	configure func()
 	// forget gives freshet, while it is down, a place of its own where it finds nothing that it has kept.
 	forget func()
 }
@@ -77,6 +100,9 @@ func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
 		source := p.start(t, append(slices.Clone(p.args), metadata)...)
 		t.Run(fmt.Sprintf("%s %s %s", p.log, source.Flavor, metadata), func(t *testing.T) {
 			u := newUnrest(t, source, rnd)
+			u.another = func() *testbed.Server {
+				return p.start(t, append(slices.Clone(p.args), metadata, "--log-slave-updates")...)
+			}
 			if p.log == "kafka" {
 				u.aroundKafka()
 			} else {
@@ -85,9 +111,11 @@ func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
 			t.Cleanup(func() { _, _, _ = u.writers.stop(), u.answering.readers.stop(), u.passing.readers.stop() })
 			u.statements()
 			all := slices.DeleteFunc(u.rnd.Perm(len(happenings)), func(i int) bool {
-				return happenings[i].unnamed && strings.HasSuffix(metadata, "FULL")
+				h := &happenings[i]
+				return h.unnamed && strings.HasSuffix(metadata, "FULL") || h.inKafka && u.fleet == nil
 			})
-			some := named(all, all[:testbed.Cut(3, len(all))], func(i int) string { return happenings[i].table })
+			quick := slices.DeleteFunc(slices.Clone(all), func(i int) bool { return happenings[i].slow && !testbed.Soak() })
+			some := named(all, quick[:testbed.Cut(3, len(all))], func(i int) string { return happenings[i].table })
 			for _, i := range some {
 				u.happening(happenings[i], u.rows[i])
 			}
@@ -113,25 +141,32 @@ func named[T any](all, drawn []T, name func(T) string) []T {
 
 func newUnrest(t *testing.T, source *testbed.Server, rnd *rand.Rand) *unrest {
 	t.Helper()
-	u := &unrest{t: t, source: source, rnd: rnd}
+	u := &unrest{t: t, rnd: rnd, more: map[string]string{
+		"mapping_changed": notCounting, "key_too_long": ", scope: {note: \"n*\"}",
+	}}
+	u.lead(source)
 	all := causes(source)
 	u.causes = named(all, all, func(c cause) string { return c.name })
-	source.DB().SetMaxOpenConns(40)
-	source.DB().SetMaxIdleConns(40)
-	statements := []string{"CREATE DATABASE shop CHARACTER SET utf8mb4"}
+	statements := []string{"CREATE DATABASE shop CHARACTER SET utf8mb4", "CREATE DATABASE vault"}
 	for _, h := range happenings {
 		statements = append(statements, h.make...)
-		u.rows = append(u.rows, newShelved(shelved{
-			name:    h.table,
+		t := newShelved(shelved{
+			name: h.table, schema: h.schema, ends: h.ends, tail: h.tail, apart: h.apart,
 			columns: "(id INT PRIMARY KEY, v INT NOT NULL, w INT NOT NULL DEFAULT 0, note TEXT" + h.keys + ") " + h.options,
-			put:     []string{"INSERT INTO shop." + h.table + " (id, v) VALUES (%[1]d, %[2]d) ON DUPLICATE KEY UPDATE v = v + 1"},
-		}))
+		})
+		t.put = []string{"INSERT INTO " + t.full() + " (id, v) VALUES (%[1]d, %[2]d) ON DUPLICATE KEY UPDATE v = v + 1"}
+		if h.put != "" {
+			t.put[0] = fmt.Sprintf(h.put, t.full())
+		}
+		u.rows = append(u.rows, t)
 	}
 	for _, c := range u.causes {
 		statements = append(statements, c.make...)
 	}
 	for _, table := range u.tables() {
-		statements = append(statements, table.create())
+		if !table.apart {
+			statements = append(statements, table.create())
+		}
 	}
 	source.Exec(t, statements...)
 	return u
@@ -146,14 +181,12 @@ func (u *unrest) tables() []*shelved {
 	return all
 }
 
-// mappings are those of all tables, and what is done about gaps and first starts. more is in the mapping that changes.
-func (u *unrest) mappings(more string) string {
+// mappings are those of all tables, and what is done about gaps and first starts.
+func (u *unrest) mappings() string {
 	text := "on_gap: invalidate\non_first_start: invalidate\nmappings:\n"
-	for i, t := range u.tables() {
-		if i < len(u.rows) && t.name == "mapping_changed" {
-			text += t.mapping(more)
-		} else {
-			text += t.mapping("")
+	for _, t := range u.tables() {
+		if !t.apart {
+			text += t.mapping(u.more[t.name])
 		}
 	}
 	return text
@@ -171,8 +204,11 @@ var rightsOf = map[bool]string{true: "+@all", false: "+@all -scan -info"}
 func (u *unrest) rig(answers bool) *rig {
 	u.t.Helper()
 	r := newRig(u.t, u.source, strings.Fields("--user freshet on >secret ~* &* "+rightsOf[answers])...)
-	r.mayRead("depot.*")
-	r.cfg.redis, r.cfg.d, r.cfg.mappings = ", username: freshet, password: secret", loadD, u.mappings(notCounting)
+	r.mayRead("depot.*", "vault.*")
+	r.cfg.redis, r.cfg.d, r.cfg.mappings = ", username: freshet, password: secret", loadD, u.mappings()
+	if !answers {
+		r.cfg.extra = "scope_rate: 1\n"
+	}
 	return r
 }
 
@@ -180,24 +216,21 @@ func (u *unrest) rig(answers bool) *rig {
 func (u *unrest) embedded() {
 	u.t.Helper()
 	u.answering, u.passing = &shelf{rig: u.rig(true)}, &shelf{rig: u.rig(false)}
-	for _, s := range u.shelves() {
-		s.configure()
-		s.run()
-	}
 	u.reading = []*rig{u.answering.rig, u.passing.rig}
-	u.configure = func(mappings string) {
+	u.configure = func() {
 		for _, r := range u.reading {
-			r.stop()
-			r.cfg.mappings = mappings
 			r.configure()
-			r.run()
 		}
+	}
+	u.configure()
+	for _, r := range u.reading {
+		r.run()
 	}
 	u.forget = func() {
 		for _, r := range u.reading {
 			r.cfg.dir = filepath.Join(u.t.TempDir(), "data")
-			r.configure()
 		}
+		u.configure()
 	}
 }
 
@@ -206,36 +239,47 @@ func (u *unrest) aroundKafka() {
 	u.t.Helper()
 	answers, passes := u.rig(true), u.rig(false)
 	f := newFleetOn(answers, testbed.SharedKafka(u.t), 0, 0)
+	u.fleet = f
 	reader := f.prepare("reader", "reader")
 	var members []*rig
 	for i, of := range []*rig{answers, passes} {
 		f.rig = of
 		members = append(members, f.prepare("invalidator", fmt.Sprintf("invalidator-%d", i)))
 	}
-	write := func() {
+	u.configure = func() {
 		reader.write(f.inKafka(f.group()), reader.fromSource("default"))
 		for i, m := range members {
-			m.write(f.inKafka(fmt.Sprintf("%s-%d", f.group(), i)), m.toRedis())
+			m.write(f.inKafka(u.group(i)), m.toRedis())
 		}
 	}
-	write()
+	u.configure()
 	reader.launch(reader.role)
 	for _, m := range members {
 		m.launch(m.role)
 	}
 	u.answering, u.passing = &shelf{rig: members[0]}, &shelf{rig: members[1]}
 	u.reading = []*rig{reader}
-	u.configure = func(mappings string) {
-		reader.stop()
-		reader.cfg.mappings = mappings
-		write()
-		reader.launch(reader.role)
-	}
 	u.forget = func() {
 		f.topic = f.kafka.NewTopicName(u.t)
-		write()
+		u.configure()
 	}
 	u.finish()
+}
+
+// group is the name of that of a shelf.
+func (u *unrest) group(i int) string { return fmt.Sprintf("%s-%d", u.fleet.group(), i) }
+
+// restart starts processes again, each with a change of its configuration.
+func (u *unrest) restart(processes []*rig, change func(r *rig)) {
+	u.t.Helper()
+	for _, r := range processes {
+		r.stop()
+		change(r)
+	}
+	u.configure()
+	for _, r := range processes {
+		r.launchAgain()
+	}
 }
 
 // processes are those of freshet.
@@ -319,9 +363,9 @@ func (u *unrest) cacheLast(tables ...*shelved) {
 	u.t.Helper()
 	for _, t := range tables {
 		for n := range lastRows {
-			err := u.run(u.t.Context(), last+n, t.put)
+			err := u.run(u.t.Context(), t, last+n, t.put)
 			for deadlock(err) { // with a client
-				err = u.run(u.t.Context(), last+n, t.put)
+				err = u.run(u.t.Context(), t, last+n, t.put)
 			}
 			testbed.Must(u.t, err)
 		}
@@ -335,10 +379,10 @@ func (u *unrest) cacheRows(tables ...*shelved) {
 	u.t.Helper()
 	for _, t := range tables {
 		for n := range lastRows {
-			value, err := u.row(u.t.Context(), t, last+n)
+			value, err := u.row(u.t.Context(), u.filling.Load(), t, last+n)
 			testbed.Must(u.t, err)
 			for _, s := range u.shelves() {
-				testbed.Must(u.t, s.redis.Client().Set(u.t.Context(), t.key(last+n), value, 0).Err())
+				testbed.Must(u.t, s.cache().Set(u.t.Context(), t.key(last+n), value, 0).Err())
 			}
 		}
 	}
@@ -353,7 +397,7 @@ func (u *unrest) quieten() {
 	// An answer may just have forgotten all keys: then there would be nothing to look at.
 	testbed.Eventually(u.t, 3*time.Minute, "readers cache something", func() bool {
 		return slices.ContainsFunc(u.tables(), func(t *shelved) bool {
-			keys, err := u.answering.redis.Client().Keys(u.t.Context(), t.name+":*").Result()
+			keys, err := u.answering.cache().Keys(u.t.Context(), t.name+":*").Result()
 			return err == nil && len(keys) > 0
 		})
 	})

@@ -20,6 +20,20 @@ type shelved struct {
 	value   string   // likewise
 	put     []string // what makes a row; %[1]d is its number, and %[2]d a value
 	drop    string   // what deletes it
+	// ends is how the template of its keys ends, and tail, if it is not nil, how the key of a row does.
+	ends string
+	tail func(number int) string
+	// apart says that another database has the table than the source, on the server other.
+	apart bool
+	other *testbed.Server
+}
+
+// in is the server that has the table, of which one server of the source is given.
+func (t *shelved) in(source *testbed.Server) *testbed.Server {
+	if t.other != nil {
+		return t.other
+	}
+	return source
 }
 
 func newShelved(t shelved) *shelved {
@@ -45,10 +59,22 @@ func (t *shelved) full() string { return t.schema + "." + t.name }
 
 func (t *shelved) create() string { return "CREATE TABLE " + t.full() + " " + t.columns }
 
-func (t *shelved) key(number int) string { return fmt.Sprintf("%s:%d", t.name, number) }
+func (t *shelved) key(number int) string {
+	key := fmt.Sprintf("%s:%d", t.name, number)
+	if t.tail != nil {
+		key += t.tail(number)
+	}
+	return key
+}
+
+// keyed returns the number of the row whose key this is.
+func (t *shelved) keyed(key string) (number int, is bool) {
+	_, err := fmt.Sscanf(key, t.name+":%d", &number)
+	return number, err == nil && t.key(number) == key
+}
 
 func (t *shelved) mapping(more string) string {
-	return fmt.Sprintf("  - {table: %s, keys: [\"%s:{%s}\"]%s}\n", t.full(), t.name, t.number, more)
+	return fmt.Sprintf("  - {table: %s, keys: [\"%s:{%s}%s\"]%s}\n", t.full(), t.name, t.number, t.ends, more)
 }
 
 // cause is something that leaves keys stale of which no row event tells.

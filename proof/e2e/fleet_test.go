@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,10 +79,7 @@ func (f *fleet) prepare(role, name string) *rig {
 	f.t.Helper()
 	f.build()
 	m := *f.rig
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(f.t, err)
-	m.role, m.listen = role, l.Addr().String()
-	testbed.Must(f.t, l.Close())
+	m.role, m.listen = role, testbed.FreeAddress(f.t)
 	m.client = admin.NewClient("http://"+m.listen, adminToken, nil)
 	m.file = filepath.Join(f.t.TempDir(), name+".yaml")
 	f.t.Cleanup(func() {
@@ -122,9 +118,9 @@ func (f *fleet) inKafka(group string) string {
 
 // fromSource is the part about a reader's source.
 func (r *rig) fromSource(name string) string {
-	return fmt.Sprintf("source: {name: %s, addresses: [%q], %s, heartbeat: 200ms}\ninvalidator: {second_delete: "+
+	return fmt.Sprintf("source: {name: %s, addresses: [%q%s], %s, heartbeat: 200ms%s}\ninvalidator: {second_delete: "+
 		"%s}\n%s",
-		name, r.binlog.Addr(), r.cfg.login, r.cfg.d, r.cfg.mappings)
+		name, r.binlog.Addr(), r.cfg.besides, r.cfg.login, r.cfg.source, r.cfg.d, r.cfg.mappings)
 }
 
 // toRedis is the part about an invalidator's Redis.

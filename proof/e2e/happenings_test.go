@@ -20,6 +20,19 @@ type happening struct {
 	make []string
 	// unnamed says that freshet notices only where the binlog names no columns.
 	unnamed bool
+	// schema is that of the table, if it is not shop.
+	schema string
+	// ends and tail are those of the keys, and put is what makes a row of the table, if it is not as of the others.
+	ends, put string
+	tail      func(number int) string
+	// apart is that of the table.
+	apart bool
+	// inKafka says that it happens only there.
+	inKafka bool
+	// slow says that a cut leaves it out: it takes servers of its own, or longer than the others.
+	slow bool
+	// before is what is done before there is a load.
+	before func(u *unrest, t *shelved)
 }
 
 var happenings = []happening{
@@ -50,11 +63,34 @@ var happenings = []happening{
 	{table: "position_skipped", happen: (*unrest).skip},
 	{table: "first_start", happen: (*unrest).startAgain},
 	{table: "by_hand", happen: (*unrest).pastTheBinlog},
+	{table: "server_behind", happen: (*unrest).takeOver, slow: true},
+	{table: "source_split", happen: (*unrest).writeApart, slow: true},
+	{table: "fill_server_left_out", happen: (*unrest).leaveOut, slow: true},
+	{
+		table: "source_shared", before: (*unrest).elsewhere, happen: (*unrest).shareName, apart: true, inKafka: true,
+		slow: true,
+	},
+	{table: "binlog_incomplete", happen: (*unrest).leaveUnlogged, slow: true},
+	{table: "redis_moved", happen: (*unrest).moveKeys, slow: true},
+	{table: "redis_split", happen: (*unrest).splitGroups, inKafka: true, slow: true},
+	{table: "record_unreadable", happen: (*unrest).scribble, inKafka: true, slow: true},
+	{table: "key_too_long", happen: (*unrest).lengthen, ends: "{note}", tail: longNote, put: putLongNote},
+	{
+		table: "mapping_unfit", happen: (*unrest).misfit, ends: ":{w}", tail: func(int) string { return ":0" },
+	},
+	{
+		table: "undecodable", happen: (*unrest).hide, schema: "vault", unnamed: true, slow: true,
+		make: []string{"CREATE TABLE vault.spare (v INT NOT NULL, w INT NOT NULL DEFAULT 0, note TEXT, id INT PRIMARY KEY)"},
+	},
 }
 
 // happening has one thing happen under load.
 func (u *unrest) happening(h happening, t *shelved) {
 	u.t.Helper()
+	began := time.Now()
+	if h.before != nil {
+		h.before(u, t)
+	}
 	u.load(t)
 	<-time.After(testbed.Cut(time.Second, 3*time.Second))
 	h.happen(u, t)
@@ -62,12 +98,17 @@ func (u *unrest) happening(h happening, t *shelved) {
 	u.quieten()
 	u.allIsFresh()
 	u.stale(h.table, t)
+	for _, do := range u.after {
+		do()
+	}
+	u.after = nil
+	u.t.Logf("%s: %s", h.table, time.Since(began).Round(time.Second))
 }
 
 // remove deletes the rows that nobody else writes, and lets clients go on for a while.
 func (u *unrest) remove(t *shelved) {
 	u.t.Helper()
-	u.source.Exec(u.t, fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last))
+	t.in(u.source).Exec(u.t, fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last))
 	<-time.After(time.Duration(u.rnd.IntN(1000)) * time.Millisecond)
 }
 
@@ -127,12 +168,25 @@ func (u *unrest) changeMapping(t *shelved) {
 	u.cacheLast(t)
 	u.source.Exec(u.t, fmt.Sprintf("UPDATE %s SET v = v + 1000 WHERE id >= %d", t.full(), last))
 	u.finish()
-	u.configure(u.mappings(""))
+	u.remap(t, "")
 	u.answer("mappings_changed")
+}
+
+// remap starts what reads the source with another mapping of a table.
+func (u *unrest) remap(t *shelved, more string) {
+	u.t.Helper()
+	u.more[t.name] = more
+	u.restart(u.reading, func(r *rig) { r.cfg.mappings = u.mappings() })
 }
 
 // answer has an operator have the keys forgotten that are in doubt for a cause.
 func (u *unrest) answer(cause string) {
+	u.t.Helper()
+	u.attend(cause, "answer")
+}
+
+// attend has an operator answer or dismiss what is in doubt for a cause.
+func (u *unrest) attend(cause, how string) {
 	u.t.Helper()
 	var id string
 	testbed.Eventually(u.t, 3*time.Minute, cause+" is in doubt", func() bool {
@@ -144,8 +198,8 @@ func (u *unrest) answer(cause string) {
 		}
 		return err == nil && id != ""
 	})
-	if said, code := u.answering.ask("doubts", "answer", id); code != 0 {
-		u.t.Fatalf("no answer is asked for: %s", said)
+	if said, code := u.answering.ask("doubts", how, id); code != 0 {
+		u.t.Fatalf("doubts %s: %s", how, said)
 	}
 }
 
@@ -192,11 +246,17 @@ func (u *unrest) startAgain(t *shelved) {
 func (u *unrest) pastTheBinlog(t *shelved) {
 	u.t.Helper()
 	u.cacheLast(t)
-	u.source.Exec(u.t, "SET sql_log_bin = 0", fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last),
-		"SET sql_log_bin = 1")
+	u.removeUnlogged(t)
 	if said, code := u.answering.ask("invalidate", "--table", t.full(), "--wait"); code != 0 {
 		u.t.Fatalf("the keys are not forgotten: %s", said)
 	}
+}
+
+// removeUnlogged is remove, of which the binlog has nothing.
+func (u *unrest) removeUnlogged(t *shelved) {
+	u.t.Helper()
+	u.source.Exec(u.t, "SET sql_log_bin = 0", fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last),
+		"SET sql_log_bin = 1")
 }
 
 // swapColumns has two columns swap their names, of which the binlog has nothing. Where the binlog names columns, rows

@@ -113,13 +113,13 @@ func (u *unrest) loseEvents(t *shelved, _ place) {
 	u.source.Exec(u.t, "FLUSH BINARY LOGS")
 }
 
-// down does something while the source is down.
-func (u *unrest) down(end func() error, do func()) {
+// down does something while the source is down, which then has more arguments.
+func (u *unrest) down(end func() error, do func(), more ...string) {
 	u.t.Helper()
 	u.away(true)
 	testbed.Must(u.t, end())
 	do()
-	testbed.Must(u.t, u.source.Start(u.t.Context()))
+	testbed.Must(u.t, u.source.StartWith(u.t.Context(), more...))
 	u.away(false)
 }
 

@@ -54,16 +54,26 @@ func follow(t *testing.T, replica, from *testbed.Server) {
 		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", from.Port), "START REPLICA")
 }
 
+// awaitAll waits until a replica has all that another server has.
+func awaitAll(t *testing.T, replica, of *testbed.Server) {
+	t.Helper()
+	wait := "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 120)"
+	if replica.Flavor == testbed.FlavorMariaDB {
+		wait = "SELECT MASTER_GTID_WAIT(?, 120)"
+	}
+	if left := replica.QueryText(t, wait, of.GTIDs(t)); left != "0" {
+		t.Fatalf("the replica does not follow: %s", left)
+	}
+}
+
 // promote ends that a server is a replica, once it has all that another one has, which follows it from then on.
 func promote(t *testing.T, next, former *testbed.Server) {
 	t.Helper()
-	wait, end := "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 120)", []string{"STOP REPLICA", "RESET REPLICA ALL"}
+	end := []string{"STOP REPLICA", "RESET REPLICA ALL"}
 	if next.Flavor == testbed.FlavorMariaDB {
-		wait, end = "SELECT MASTER_GTID_WAIT(?, 120)", []string{"STOP SLAVE", "RESET SLAVE ALL"}
+		end = []string{"STOP SLAVE", "RESET SLAVE ALL"}
 	}
-	if left := next.QueryText(t, wait, former.GTIDs(t)); left != "0" {
-		t.Fatalf("the replica does not follow: %s", left)
-	}
+	awaitAll(t, next, former)
 	next.Exec(t, end...)
 	follow(t, former, next)
 }

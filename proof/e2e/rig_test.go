@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +50,8 @@ type configuration struct {
 	dir      string // eventlog.dir
 	redis    string // more of redis
 	login    string // who freshet is at the source
+	besides  string // more addresses of the source
+	source   string // more of source
 	extra    string // more top-level keys
 	mappings string
 }
@@ -89,12 +90,7 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	r := &rig{t: t, source: source, redis: testbed.Redis(t, redisArgs...)}
 	r.binlog = proxy.StartBinlog(t, source.Addr)
 	r.resp = proxy.StartRESP(t, r.redis.Addr)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.listen = l.Addr().String()
-	l.Close()
+	r.listen = testbed.FreeAddress(t)
 	r.client = admin.NewClient("http://"+r.listen, adminToken, nil)
 	r.cfg = configuration{d: "600ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
 	r.mayRead("shop.*")
@@ -117,12 +113,12 @@ func (r *rig) mayRead(tables ...string) {
 // configure writes the configuration file.
 func (r *rig) configure() {
 	r.t.Helper()
-	text := fmt.Sprintf(`source: {addresses: [%q], %s, start: %q, heartbeat: 200ms}
+	text := fmt.Sprintf(`source: {addresses: [%q%s], %s, start: %q, heartbeat: 200ms%s}
 redis: {addresses: [%q]%s}
 eventlog: {dir: %q}
 invalidator: {second_delete: %s}
 admin: {listen: %q, token: %q}
-%s%s`, r.binlog.Addr(), r.cfg.login, r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
+%s%s`, r.binlog.Addr(), r.cfg.besides, r.cfg.login, r.cfg.start, r.cfg.source, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
 		r.cfg.mappings)
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }

@@ -72,14 +72,14 @@ func startRun(cmd *exec.Cmd) (*run, error) {
 	return r, nil
 }
 
-// launch starts the process with its output going to the log.
-func (p *Process) launch() (*run, error) {
+// launch starts the process, with more arguments, and its output going to the log.
+func (p *Process) launch(more ...string) (*run, error) {
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("testbed: %s: %w", p.name, err)
 	}
 	defer log.Close() // the process has its own descriptor
-	cmd := exec.Command(p.argv[0], p.argv[1:]...)
+	cmd := exec.Command(p.argv[0], append(p.argv[1:len(p.argv):len(p.argv)], more...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	r, err := startRun(cmd)
 	if err != nil {
@@ -90,7 +90,10 @@ func (p *Process) launch() (*run, error) {
 
 // Start starts the process, again if it ran before, and returns when the server answers. A
 // running process is left as it is.
-func (p *Process) Start(ctx context.Context) error {
+func (p *Process) Start(ctx context.Context) error { return p.StartWith(ctx) }
+
+// StartWith is Start with more arguments, which count until the process ends.
+func (p *Process) StartWith(ctx context.Context, more ...string) error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
 	if p.argv == nil {
@@ -99,7 +102,7 @@ func (p *Process) Start(ctx context.Context) error {
 	if p.current() != nil {
 		return nil
 	}
-	r, err := p.launch()
+	r, err := p.launch(more...)
 	if err != nil {
 		return err
 	}

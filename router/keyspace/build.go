@@ -59,10 +59,14 @@ type builder struct {
 // mapping compiles the templates of a mapping, over each of the tables that it matches.
 func (b *builder) mapping(m *router.Mapping, tables []*event.Table) error {
 	known := false
+	var fit []fits
+	for i := range m.Actions {
+		fit = append(fit, fitting(m, &m.Actions[i], tables))
+	}
 	for _, t := range tables {
 		if m.Matches(t) {
 			known = true
-			if err := b.actions(m, t); err != nil {
+			if err := b.actions(m, t, fit); err != nil {
 				return err
 			}
 		}
@@ -70,13 +74,42 @@ func (b *builder) mapping(m *router.Mapping, tables []*event.Table) error {
 	if known {
 		return nil
 	}
-	return b.actions(m, nil)
+	return b.actions(m, nil, nil)
 }
 
-// actions compiles the templates over a table; nil: no table is known.
-func (b *builder) actions(m *router.Mapping, t *event.Table) error {
+// fits are the tables, in lower case, of which a definition is known that an action fits: it made no keys under their
+// other definitions, which lack a column that it names, and what it named under this one is known.
+type fits map[string]bool
+
+func fitting(m *router.Mapping, a *router.Action, tables []*event.Table) fits {
+	all := fits{}
+	for _, t := range tables {
+		if m.Matches(t) && named(m, a, t) {
+			all[strings.ToLower(t.String())] = true
+		}
+	}
+	return all
+}
+
+// named reports whether a definition has all columns that an action names.
+func named(m *router.Mapping, a *router.Action, t *event.Table) bool {
+	lacks := func(n router.Node) bool {
+		if n.Kind != router.NodeColumn {
+			return false
+		}
+		_, why := find(m, n.Lit, t)
+		return why != ""
+	}
+	return !slices.ContainsFunc(a.Key.Parts, lacks) && (a.Field == nil || !slices.ContainsFunc(a.Field.Parts, lacks))
+}
+
+// actions compiles the templates over a table; nil: no table is known. fit is of each action.
+func (b *builder) actions(m *router.Mapping, t *event.Table, fit []fits) error {
 	for i := range m.Actions {
 		a := &m.Actions[i]
+		if t != nil && fit[i][strings.ToLower(t.String())] && !named(m, a, t) {
+			continue
+		}
 		key, ok := b.template(m, a, a.Key, t)
 		var field *expression
 		if a.Field != nil {

@@ -278,6 +278,37 @@ func shards(from, to int) (all []*event.Table) {
 }
 
 // Each table makes its own keys; what all of them make alike is one target.
+// A mapping makes no keys while its table lacks a column that it names. What it made under the other definitions is
+// known all the same.
+func TestADefinitionThatLacksAColumnMakesNoKeys(t *testing.T) {
+	of := func(name string, columns ...event.Column) *event.Table {
+		return &event.Table{Schema: "shop", Name: name, Columns: columns}
+	}
+	id, small, large := columnOf("id", "int", event.ClassInt), columnOf("w", "tinyint", event.ClassInt),
+		columnOf("w", "int", event.ClassInt)
+	document := columnOf("w", "json", event.ClassJSON)
+	was, lacks, is := of("product", id, small), of("product", id), of("product", large, id)
+	m := spectest.Keys("p:{id}:{w}")
+	k := mustNew(t, "", []*event.Table{was, lacks, of("product", id, document), of("product"), is}, m)
+	if b := k.Blind(); len(b) > 0 || !matches(k, "p:1:2") || !matches(k, "p:1:70000") || matches(k, "p:1:x") {
+		t.Error(b)
+	}
+	for what, tables := range map[string][]*event.Table{
+		"no definition has it":   {lacks},
+		"that of another table":  {of("order_1", id), of("order_2", id, small)},
+		"each lacks another one": {of("product", id), of("product", small)},
+		"it can be anything":     {lacks, of("product", id, columnOf("w", "varchar", event.ClassText))},
+	} {
+		m := m
+		if what == "that of another table" {
+			m = m.On("shop.order_*")
+		}
+		if b := mustNew(t, "", tables, m).Blind(); len(b) == 0 {
+			t.Errorf("%s: all keys are known", what)
+		}
+	}
+}
+
 func TestEveryTableOfAPatternMakesItsKeys(t *testing.T) {
 	tables := append(shards(0, 12), &event.Table{Schema: "shop", Name: "orders", Columns: product().Columns})
 	tables[3].Columns = []event.Column{columnOf("id", "tinyint", event.ClassInt)}

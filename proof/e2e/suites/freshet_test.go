@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,10 +119,7 @@ func attach(t *testing.T, source *testbed.Server, log string) *freshet {
 	}
 	f.resp = proxy.StartRESP(t, f.redis.Addr)
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	listen := l.Addr().String()
-	l.Close()
+	listen := testbed.FreeAddress(t)
 	f.admin = admin.NewClient("http://"+listen, "", nil)
 	file := filepath.Join(dir, "freshet.yaml")
 	eventlog := fmt.Sprintf("{dir: %q}", filepath.Join(dir, "data"))
