@@ -45,8 +45,8 @@ test-busy:
 	$(TESTED) -p 2 ./proof/e2e ./cmd/freshet ./canal ./proof/e2e/... $$($(GO) list ./... | grep -vE '/freshet/($(WAITING))')
 
 test-waiting:
-	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...); done
-	$(TESTED) -p 1 $$($(GO) list ./... | grep -E '/freshet/($(WAITING))')
+	@failed=; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...) || failed=1; done; \
+	$(TESTED) -p 1 $$($(GO) list ./... | grep -E '/freshet/($(WAITING))') && [ -z "$$failed" ]
 
 ## versions: what speaks to the servers most, on the versions that FRESHET_TEST_MARIADB_HOME, FRESHET_TEST_REDIS_HOME and
 ## FRESHET_TEST_MYSQL_HOME name

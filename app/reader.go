@@ -225,8 +225,8 @@ func (r *reader) unknown(ctx context.Context, at event.Version, tables []string)
 	}
 	return r.doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.XAKeysUnknown, Source: r.name, Tables: tables, At: at,
-		Message: "an xa transaction was committed that had changed more rows than could be remembered, or rows that have no " +
-			"events, so some keys of " + which + " were not deleted",
+		Message: "an xa transaction was committed that had changed more rows than could be remembered, rows that have no " +
+			"events, or rows whose images lack a column of a key, so some keys of " + which + " were not deleted",
 	})
 }
 

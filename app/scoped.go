@@ -79,6 +79,7 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
 	var meter event.Meter
+	meter.Take(time.Now(), 0, 0) // so that the pace is known after the first look
 	for {
 		select {
 		case now := <-ticker.C:

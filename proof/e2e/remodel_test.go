@@ -114,7 +114,11 @@ func newRemodel(t *testing.T, source *testbed.Server, changes []*change) *remode
 	statements := []string{"CREATE DATABASE shop CHARACTER SET utf8mb4", "CREATE DATABASE attic CHARACTER SET utf8mb4"}
 	text := "mappings:\n"
 	var rights []string
+	leavesOut := leavesGeneratedOut(t, source)
 	for _, c := range changes {
+		if leavesOut && strings.HasPrefix(c.name, "a mapped one is") { // computed, and so not in the rows
+			c.doubts = append(slices.Clone(c.doubts), "key_column_absent")
+		}
 		m := &modelled{change: c, name: c.table()}
 		r.tables = append(r.tables, m)
 		statements = append(statements, m.in("CREATE TABLE TABLE1 "+c.definition()))
