@@ -140,8 +140,8 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 	return all.Wait()
 }
 
-// of returns what answers the doubts about the keys of one source, or with "" those about the keys of all: they also are
-// about changes of all sources, which are done again.
+// of returns what answers the doubts about the keys of one source, or with "" those about the keys of all: they also
+// are about changes of all sources, which are done again.
 func (g *groupAnswers) of(source string) *answering {
 	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,

@@ -380,8 +380,8 @@ func TestACatchUpsLastQuestionDoesNotWaitForItsTime(t *testing.T) {
 	})
 }
 
-// MySQL without GTIDs says what everybody sees by where its binlog ended a heartbeat ago. Timers fire a little late, and
-// each time by a different while. The next answer must not come sooner than that for it: all waits for one more then.
+// MySQL without GTIDs says what everybody sees by where its binlog ended a heartbeat ago. Timers fire a little late,
+// each time by a different while. The next answer must not come sooner than that: all would wait for one more then.
 func TestWhatMustBeAHeartbeatOldIsWaitedForThatLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, byGTID := range []bool{false, true} {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -60,11 +62,16 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 				t.Errorf("the position was\n%s, is\n%s", was, now)
 			}
 			// Nobody knows the keys of the other one before it has a name of its own.
-			asked := invalidator.status().Doubts[0].ID
+			// That its mappings differ may be in doubt as well: it led for a moment.
+			shared := func(st *app.Status) *doubt.Doubt {
+				i := slices.IndexFunc(st.Doubts, func(d doubt.Doubt) bool { return d.Cause == alarm.SourceShared })
+				return &st.Doubts[i]
+			}
+			asked := shared(invalidator.status()).ID
 			invalidator.ask("doubts", "answer", asked)
 			invalidator.await("the answer is that nobody knows them", func(st *app.Status) bool {
-				return len(st.Doubts) == 1 && st.Doubts[0].ID == asked && st.Doubts[0].Stuck &&
-					strings.Contains(st.Doubts[0].Answer, lacked)
+				d := shared(st)
+				return d.ID == asked && d.Stuck && strings.Contains(d.Answer, lacked)
 			})
 
 			own := second.part("reader")
@@ -76,7 +83,7 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			own.gone("product:7")
 			// What it has missed is forgotten, by its own mappings.
 			own.cache(stale)
-			invalidator.ask("doubts", "answer", "--wait", invalidator.status().Doubts[0].ID)
+			invalidator.ask("doubts", "answer", "--wait", asked)
 			if own.cached(stale) {
 				t.Error("a key of the other database is still cached")
 			}
