@@ -274,13 +274,8 @@ func await(ctx context.Context, finished func() event.Version, v event.Version) 
 
 // finish dismisses a doubt that was answered, unless some of its keys could not be looked for.
 func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) error {
-	var mappings []*router.Mapping
-	for _, p := range parts {
-		mappings = append(mappings, p.Mappings...)
-	}
-	if t := operate.Unmapped(&d, mappings); t != "" {
-		a.doubts.Stuck(d, fmt.Sprintf("no mapping has the key %s any more, so freshet does not know its keys: delete them in "+
-			"Redis, and `freshet doubts dismiss %s`", t, d.ID))
+	if why := a.unknown(&d, parts); why != "" {
+		a.doubts.Stuck(d, why)
 		return a.tell(ctx, d.ID)
 	}
 	forgotten := int64(0)
@@ -293,6 +288,34 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) er
 		}
 	}
 	return a.dismiss(ctx, &d, fmt.Sprintf("%d keys%s forgotten, in two passes over redis", forgotten, ofPartitions(parts)))
+}
+
+// unknown says why nobody knows which keys a doubt is about; "": it is known. Those of another database that was given
+// the name of a source are not known by what is read under that name: the mappings may be the same, and its tables, and
+// what their columns hold, are others.
+func (a *answering) unknown(d *doubt.Doubt, parts []*part) string {
+	var mappings []*router.Mapping
+	other := a.shared && d.Cause == alarm.SourceShared
+	for _, p := range parts {
+		if !other || p.Source != d.Source {
+			mappings = append(mappings, p.Mappings...)
+		}
+	}
+	t := operate.Unmapped(d, mappings)
+	switch {
+	case other && len(d.Templates) == 0:
+		return fmt.Sprintf("which keys the mappings of the other database have was not recorded: if its reader read under "+
+			"a source.name of its own when this was answered they are forgotten, else clear them; then `freshet doubts "+
+			"dismiss %s`", d.ID)
+	case other && t != "":
+		return fmt.Sprintf("no source but %s has the key %s, so freshet does not know the keys of the other database: "+
+			"give that a source.name of its own, start its reader, and `freshet doubts answer %s`; or delete them in Redis, "+
+			"and `freshet doubts dismiss %s`", d.Source, t, d.ID, d.ID)
+	case t != "":
+		return fmt.Sprintf("no mapping has the key %s any more, so freshet does not know its keys: delete them in "+
+			"Redis, and `freshet doubts dismiss %s`", t, d.ID)
+	}
+	return ""
 }
 
 // tell tells other processes that a doubt is stuck. It fails only with ctx.

@@ -117,8 +117,8 @@ func (g *groupAnswers) spread(ctx context.Context, source string) (operate.Sprea
 	return operate.ReadSpread(ctx, g.facts, source)
 }
 
-// lead answers doubts until ctx ends: those about each source, and those about no source, on their own, so that a
-// source without a reader does not hold up the others.
+// lead answers doubts until ctx ends: those about the keys of each source, and those about the keys of all, on their
+// own, so that a source without a reader does not hold up the others.
 func (g *groupAnswers) lead(ctx context.Context) error {
 	g.leads.Store(true)
 	defer g.leads.Store(false)
@@ -131,23 +131,23 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 	answered := map[string]bool{}
 	for retry.Beat(ctx, looksEach) == nil {
 		for _, d := range g.doubts.List() {
-			if !answered[d.Source] {
-				answered[d.Source] = true
-				all.Go(func() error { return g.of(d.Source).answerOrRedo(ctx) })
+			if of := known(&d); !answered[of] {
+				answered[of] = true
+				all.Go(func() error { return g.of(of).answerOrRedo(ctx) })
 			}
 		}
 	}
 	return all.Wait()
 }
 
-// of returns what answers the doubts about one source, or with "" those about none: they also are about changes of all
-// sources, which are done again.
+// of returns what answers the doubts about the keys of one source, or with "" those about the keys of all: they also
+// are about changes of all sources, which are done again.
 func (g *groupAnswers) of(source string) *answering {
 	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
 		spread: g.spread, shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given,
 		together: g.together, scoped: map[string]time.Time{}, walks: g.walks,
-		mine: func(d *doubt.Doubt) bool { return d.Source == source },
+		mine: func(d *doubt.Doubt) bool { return known(d) == source },
 	}
 	if source == "" {
 		a.redo = g.redo

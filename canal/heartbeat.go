@@ -126,9 +126,19 @@ func (h *heart) run(ctx context.Context) {
 			s = nil
 		}
 		h.complain()
-		period := h.period(err)
-		wait = min(time.Until(asked.Add(period)), retry.ToBeat(period))
+		wait = h.next(asked, h.period(err))
 	}
+}
+
+// next is how long to wait for the next question, after one that was asked a while ago. It is asked at a beat of the
+// process, which may come sooner; but not where an answer counts once it is a heartbeat old (askPast): two beats are
+// one apart only about, and an answer that is a moment too young would have to wait for the one after it.
+func (h *heart) next(asked time.Time, period time.Duration) time.Duration {
+	wait := time.Until(asked.Add(period))
+	if h.flavor == event.MySQL && !h.byGTID {
+		return wait
+	}
+	return min(wait, retry.ToBeat(period))
 }
 
 // wait waits for the time to ask again. It is woken when there is something new to ask for or to say.

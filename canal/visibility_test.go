@@ -380,6 +380,28 @@ func TestACatchUpsLastQuestionDoesNotWaitForItsTime(t *testing.T) {
 	})
 }
 
+// MySQL without GTIDs says what everybody sees by where its binlog ended a heartbeat ago. Timers fire a little late,
+// each time by a different while. The next answer must not come sooner than that: all would wait for one more then.
+func TestWhatMustBeAHeartbeatOldIsWaitedForThatLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, byGTID := range []bool{false, true} {
+			h := &heart{o: &Options{Heartbeat: time.Second}, flavor: event.MySQL, byGTID: byGTID}
+			for _, late := range []time.Duration{300, 50, 200, 10, 700} {
+				time.Sleep(retry.ToBeat(time.Second) + late*time.Microsecond)
+				asked := time.Now()
+				time.Sleep(time.Millisecond) // for the answer
+				time.Sleep(h.next(asked, h.o.Heartbeat))
+				switch since := time.Since(asked); {
+				case !byGTID && since < h.o.Heartbeat:
+					t.Errorf("asked again %s after a question that has to be %s old", since, h.o.Heartbeat)
+				case byGTID && since != h.o.Heartbeat-late*time.Microsecond:
+					t.Errorf("asked again %s after a question at %s after a beat", since, late*time.Microsecond)
+				}
+			}
+		}
+	})
+}
+
 // TestNoMarkIsEverAheadOfWhatIsVisible plays a source whose transactions become visible in any order, a reader that is
 // ahead of it or late, hands over parts of transactions, and loses connections and transactions.
 func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -22,9 +24,15 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			first := newSite(t, start()).around(t, kafka)
 			second := *first
 			second.source = start()
-			second.mappings = `[{table: shop.product, keys: ["product:{id}", "parcel:{id}"]}]`
+			// It has the same mappings, and other keys all the same, or others.
+			lacked, stale := "product:{id}", "product:5000000000"
+			if name == "mariadb" {
+				lacked, stale = "parcel:{id}", "parcel:2"
+				second.mappings = `[{table: shop.product, keys: ["product:{id}", "parcel:{id}"]}]`
+			}
 			second.source.MayRead(t, "shop.*")
-			second.source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
+			second.source.Exec(t, "CREATE DATABASE shop",
+				"CREATE TABLE shop.product (id BIGINT PRIMARY KEY, price INT NOT NULL)")
 			reader, invalidator, other := first.part("reader"), first.part("invalidator"), second.part("reader")
 			reading, deleting := reader.start("reader"), invalidator.start("invalidator")
 			invalidator.awaitFresh()
@@ -54,11 +62,16 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 				t.Errorf("the position was\n%s, is\n%s", was, now)
 			}
 			// Nobody knows the keys of the other one before it has a name of its own.
-			asked := invalidator.status().Doubts[0].ID
+			// That its mappings differ may be in doubt as well: it led for a moment.
+			shared := func(st *app.Status) *doubt.Doubt {
+				i := slices.IndexFunc(st.Doubts, func(d doubt.Doubt) bool { return d.Cause == alarm.SourceShared })
+				return &st.Doubts[i]
+			}
+			asked := shared(invalidator.status()).ID
 			invalidator.ask("doubts", "answer", asked)
 			invalidator.await("the answer is that nobody knows them", func(st *app.Status) bool {
-				return len(st.Doubts) == 1 && st.Doubts[0].ID == asked && st.Doubts[0].Stuck &&
-					strings.Contains(st.Doubts[0].Answer, "parcel:{id}")
+				d := shared(st)
+				return d.ID == asked && d.Stuck && strings.Contains(d.Answer, lacked)
 			})
 
 			own := second.part("reader")
@@ -69,9 +82,9 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			own.write(7)
 			own.gone("product:7")
 			// What it has missed is forgotten, by its own mappings.
-			own.cache("parcel:2")
-			invalidator.ask("doubts", "answer", "--wait", invalidator.status().Doubts[0].ID)
-			if own.cached("parcel:2") {
+			own.cache(stale)
+			invalidator.ask("doubts", "answer", "--wait", asked)
+			if own.cached(stale) {
 				t.Error("a key of the other database is still cached")
 			}
 			for _, r := range []*testbed.Running{reading, reads, deleting} {

@@ -59,7 +59,7 @@ type builder struct {
 // mapping compiles the templates of a mapping, over each of the tables that it matches.
 func (b *builder) mapping(m *router.Mapping, tables []*event.Table) error {
 	known := false
-	var fit []fits
+	var fit []*fits
 	for i := range m.Actions {
 		fit = append(fit, fitting(m, &m.Actions[i], tables))
 	}
@@ -77,18 +77,33 @@ func (b *builder) mapping(m *router.Mapping, tables []*event.Table) error {
 	return b.actions(m, nil, nil)
 }
 
-// fits are the tables, in lower case, of which a definition is known that an action fits: it made no keys under their
-// other definitions, which lack a column that it names, and what it named under this one is known.
-type fits map[string]bool
+// fits are the tables of which a definition is known that an action fits: it made no keys under their other
+// definitions, which lack a column that it names, and what it named under this one is known. Names of two tables may
+// differ in letter case alone, unless the source folds them.
+type fits struct{ exact, folded map[tableName]bool }
 
-func fitting(m *router.Mapping, a *router.Action, tables []*event.Table) fits {
-	all := fits{}
+type tableName struct{ schema, table string }
+
+func fitting(m *router.Mapping, a *router.Action, tables []*event.Table) *fits {
+	all := &fits{map[tableName]bool{}, map[tableName]bool{}}
 	for _, t := range tables {
 		if m.Matches(t) && named(m, a, t) {
-			all[strings.ToLower(t.String())] = true
+			all.exact[tableName{t.Schema, t.Name}] = true
+			if t.FoldNames {
+				all.folded[folded(t)] = true
+			}
 		}
 	}
 	return all
+}
+
+func folded(t *event.Table) tableName {
+	return tableName{strings.ToLower(t.Schema), strings.ToLower(t.Name)}
+}
+
+// has reports whether one of them is the table.
+func (f *fits) has(t *event.Table) bool {
+	return f.exact[tableName{t.Schema, t.Name}] || f.folded[folded(t)]
 }
 
 // named reports whether a definition has all columns that an action names.
@@ -104,10 +119,10 @@ func named(m *router.Mapping, a *router.Action, t *event.Table) bool {
 }
 
 // actions compiles the templates over a table; nil: no table is known. fit is of each action.
-func (b *builder) actions(m *router.Mapping, t *event.Table, fit []fits) error {
+func (b *builder) actions(m *router.Mapping, t *event.Table, fit []*fits) error {
 	for i := range m.Actions {
 		a := &m.Actions[i]
-		if t != nil && fit[i][strings.ToLower(t.String())] && !named(m, a, t) {
+		if t != nil && !named(m, a, t) && fit[i].has(t) {
 			continue
 		}
 		key, ok := b.template(m, a, a.Key, t)

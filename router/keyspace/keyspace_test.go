@@ -293,14 +293,24 @@ func TestADefinitionThatLacksAColumnMakesNoKeys(t *testing.T) {
 	if b := k.Blind(); len(b) > 0 || !matches(k, "p:1:2") || !matches(k, "p:1:70000") || matches(k, "p:1:x") {
 		t.Error(b)
 	}
+	folds := func(t *event.Table) *event.Table {
+		t.FoldNames = true
+		return t
+	}
+	is = folds(of("product", id, small))
+	if b := mustNew(t, "", []*event.Table{folds(of("Product", id)), is}, m).Blind(); len(b) > 0 {
+		t.Error(b)
+	}
 	for what, tables := range map[string][]*event.Table{
-		"no definition has it":   {lacks},
-		"that of another table":  {of("order_1", id), of("order_2", id, small)},
-		"each lacks another one": {of("product", id), of("product", small)},
-		"it can be anything":     {lacks, of("product", id, columnOf("w", "varchar", event.ClassText))},
+		"no definition has it":        {lacks},
+		"that of another table":       {of("order_1", id), of("order_2", id, small)},
+		"of one of another case":      {of("order_A", id), of("order_a", id, small)},
+		"of one that nobody has seen": {folds(of("order_A")), of("order_a", id, small)},
+		"each lacks another one":      {of("product", id), of("product", small)},
+		"it can be anything":          {lacks, of("product", id, columnOf("w", "varchar", event.ClassText))},
 	} {
 		m := m
-		if what == "that of another table" {
+		if tables[0].Name != "product" {
 			m = m.On("shop.order_*")
 		}
 		if b := mustNew(t, "", tables, m).Blind(); len(b) == 0 {
