@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// begun is when this process began. Its beats are whole seconds after that, so they are not those of other processes,
-// and a server is not asked by all of them at once.
+// begun is when this process began. Its beats are whole seconds after that, and not those of the clock: processes that
+// began at other moments do not ask a server at the same time.
 var begun = time.Now()
 
 // ToBeat returns how long to wait before what is done every so often, in whole seconds: that long, or up to a second

@@ -61,10 +61,13 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			if now := reader.ask("position", "show"); now != was {
 				t.Errorf("the position was\n%s, is\n%s", was, now)
 			}
-			// Nobody knows the keys of the other one before it has a name of its own.
-			// That its mappings differ may be in doubt as well: it led for a moment.
+			// Nobody knows the keys of the other one before it has a name of its own. That its mappings differ may be in
+			// doubt as well: it led for a moment.
 			shared := func(st *app.Status) *doubt.Doubt {
 				i := slices.IndexFunc(st.Doubts, func(d doubt.Doubt) bool { return d.Cause == alarm.SourceShared })
+				if i < 0 {
+					t.Fatalf("that the name is shared is in doubt no more: %+v", st.Doubts)
+				}
 				return &st.Doubts[i]
 			}
 			asked := shared(invalidator.status()).ID

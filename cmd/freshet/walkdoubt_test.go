@@ -9,8 +9,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// An answer that reads rows goes on where it was when freshet is killed, and misses no key, also of rows that change
-// while freshet is down.
+// An answer that reads rows goes on where it was when freshet is killed, and misses no key, also of a row that changes
+// meanwhile.
 func TestAnAnswerByRowsThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {

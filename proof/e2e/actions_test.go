@@ -13,8 +13,7 @@ import (
 func bazaarRig(t *testing.T, source *testbed.Server, seed uint64) *bazaar {
 	t.Helper()
 	r := newRig(t, source, "--appendonly", "yes", "--appendfsync", "no")
-	source.DB().SetMaxOpenConns(40)
-	source.DB().SetMaxIdleConns(40)
+	crowded(source)
 	r.cfg.d, r.cfg.mappings = actionsD, actionMappings
 	r.source.Exec(t, actionSchema...)
 	b := newBazaar(r, seed)
@@ -110,8 +109,7 @@ func aFleetDoesEveryAction(t *testing.T) {
 	t.Helper()
 	rnd := testbed.Seeded(t)
 	f := newFleetFor(t, actionsD, actionMappings, testbed.MySQL(t), testbed.SharedKafka(t), 2, 2)
-	f.source.DB().SetMaxOpenConns(40)
-	f.source.DB().SetMaxIdleConns(40)
+	crowded(f.source)
 	f.source.Exec(t, actionSchema...)
 	b := newBazaar(f.rig, rnd.Uint64())
 	f.start()

@@ -127,8 +127,7 @@ func (w *watch) end(finish func()) {
 // quietBazaar prepares a bazaar without readers.
 func quietBazaar(r *rig, seed uint64) *bazaar {
 	r.t.Helper()
-	r.source.DB().SetMaxOpenConns(40)
-	r.source.DB().SetMaxIdleConns(40)
+	crowded(r.source)
 	r.source.Exec(r.t, actionSchema...)
 	return newBazaar(r, seed)
 }

@@ -210,8 +210,7 @@ func loadRig(t *testing.T, source *testbed.Server, seed uint64) (*rig, *load) {
 // load starts freshet, and a load.
 func (r *rig) load(seed uint64) *load {
 	r.t.Helper()
-	r.source.DB().SetMaxOpenConns(40)
-	r.source.DB().SetMaxIdleConns(40)
+	crowded(r.source)
 	r.cfg.d = loadD
 	r.source.Exec(r.t, schema...)
 	r.configure()
@@ -309,7 +308,7 @@ func TestFaultsOfServersAndLinesUnderLoadLoseNothing(t *testing.T) {
 				w.t.Log(f.name)
 				w.load.away.Store(f.server)
 				testbed.Must(w.t, f.begin(w.rig))
-				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(testbed.Cut(500*time.Millisecond, 4*time.Second)))))
+				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(testbed.Cut(time.Second, 4*time.Second)))))
 				testbed.Must(w.t, f.end(w.rig))
 				w.finishUnderLoad()
 				w.load.away.Store(false)

@@ -47,8 +47,7 @@ func TestRecordsThatAreLostUnderLoadLeaveNoKeyStale(t *testing.T) {
 func newLossy(t *testing.T, source *testbed.Server, seed uint64) *lossy {
 	t.Helper()
 	f := newFleet(t, source, testbed.SharedKafka(t), 1, 0)
-	f.source.DB().SetMaxOpenConns(40)
-	f.source.DB().SetMaxIdleConns(40)
+	crowded(f.source)
 	f.source.Exec(t, schema...)
 	s := &lossy{fleet: f, rnd: rand.New(rand.NewPCG(seed, 2)), spreads: []int{f.partitions}}
 	// An answer takes a second or more, so that the next loss can come meanwhile.

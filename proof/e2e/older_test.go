@@ -91,8 +91,7 @@ func newOlderFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaClu
 	t.Helper()
 	r := newOlderRig(t, source, redis...)
 	r.cfg.d = loadD
-	r.source.DB().SetMaxOpenConns(40)
-	r.source.DB().SetMaxIdleConns(40)
+	crowded(r.source)
 	r.source.Exec(t, schema...)
 	f := newFleetOn(r, kafka, 1, 2)
 	f.start()

@@ -42,8 +42,7 @@ func (f *fleet) reign(before *rig, term uint64) (leader *rig, now uint64, took t
 func TestReadersTakeOverFromEachOther(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, testbed.MySQL(t), testbed.SharedKafka(t), 2, 1)
-	f.source.DB().SetMaxOpenConns(40)
-	f.source.DB().SetMaxIdleConns(40)
+	crowded(f.source)
 	f.source.Exec(t, schema...)
 	f.start()
 	l := startLoad(f.rig, testbed.Seeded(t).Uint64())

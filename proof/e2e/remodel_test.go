@@ -109,8 +109,7 @@ func TestSchemaChangesUnderLoadLeaveNoKeyStale(t *testing.T) {
 func newRemodel(t *testing.T, source *testbed.Server, changes []*change) *remodel {
 	t.Helper()
 	r := &remodel{rig: newRig(t, source), rnd: testbed.Seeded(t)}
-	source.DB().SetMaxOpenConns(40)
-	source.DB().SetMaxIdleConns(40)
+	crowded(source)
 	statements := []string{"CREATE DATABASE shop CHARACTER SET utf8mb4", "CREATE DATABASE attic CHARACTER SET utf8mb4"}
 	text := "mappings:\n"
 	var rights []string

@@ -94,8 +94,7 @@ func (r *remodel) roll(next *testbed.Server) {
 	testbed.Must(r.t, r.readers.stop())
 	promote(r.t, next, r.source)
 	r.source = next
-	next.DB().SetMaxOpenConns(40)
-	next.DB().SetMaxIdleConns(40)
+	crowded(next)
 	r.binlog.Aim(next.Addr)
 	r.binlog.Reset()
 	r.load(r.tables)

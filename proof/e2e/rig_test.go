@@ -68,6 +68,12 @@ mappings:
       - "note:{id}"
 `
 
+// crowded lets all clients of a load have a connection to a server each, and keep it.
+func crowded(server *testbed.Server) {
+	server.DB().SetMaxOpenConns(40)
+	server.DB().SetMaxIdleConns(40)
+}
+
 // starts start a server of each flavor.
 var starts = map[string]func(testing.TB, ...string) *testbed.Server{
 	"mysql":   testbed.MySQL,

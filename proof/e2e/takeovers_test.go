@@ -15,8 +15,7 @@ import (
 
 // lead has clients write to a server, and fill the cache from it. It is the source.
 func (u *unrest) lead(source *testbed.Server) {
-	source.DB().SetMaxOpenConns(40)
-	source.DB().SetMaxIdleConns(40)
+	crowded(source)
 	u.source = source
 	u.leads.Store(source)
 	u.filling.Store(source)
@@ -27,8 +26,7 @@ func (u *unrest) replica() *testbed.Server {
 	u.t.Helper()
 	replica := u.another()
 	u.copy(replica)
-	replica.DB().SetMaxOpenConns(40)
-	replica.DB().SetMaxIdleConns(40)
+	crowded(replica)
 	return replica
 }
 

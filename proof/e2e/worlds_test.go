@@ -31,15 +31,21 @@ var worlds = map[string]func(t *testing.T, source *testbed.Server, seed uint64) 
 	},
 }
 
-// underLoad runs a test in each world on each server in a soak, and else in one of them on one server, by chance.
-func underLoad(t *testing.T, strike func(w world, rnd *rand.Rand), serverArgs ...string) {
+// oneSuite runs a test with deletes and with every action, each on both servers, in a soak, and else one of the two on
+// one server, by chance.
+func oneSuite(t *testing.T, f func(t *testing.T, suite string, start func(testing.TB, ...string) *testbed.Server)) {
 	t.Parallel()
 	for _, suite := range testbed.Some(t, []string{"deletes", "actions"}) {
 		t.Run(suite, func(t *testing.T) {
-			oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-				rnd := testbed.Seeded(t)
-				strike(worlds[suite](t, start(t, serverArgs...), rnd.Uint64()), rnd)
-			})
+			oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) { f(t, suite, start) })
 		})
 	}
+}
+
+// underLoad runs a test in the world of each suite.
+func underLoad(t *testing.T, strike func(w world, rnd *rand.Rand), serverArgs ...string) {
+	oneSuite(t, func(t *testing.T, suite string, start func(testing.TB, ...string) *testbed.Server) {
+		rnd := testbed.Seeded(t)
+		strike(worlds[suite](t, start(t, serverArgs...), rnd.Uint64()), rnd)
+	})
 }

@@ -277,7 +277,6 @@ func shards(from, to int) (all []*event.Table) {
 	return all
 }
 
-// Each table makes its own keys; what all of them make alike is one target.
 // A mapping makes no keys while its table lacks a column that it names. What it made under the other definitions is
 // known all the same.
 func TestADefinitionThatLacksAColumnMakesNoKeys(t *testing.T) {
@@ -319,6 +318,7 @@ func TestADefinitionThatLacksAColumnMakesNoKeys(t *testing.T) {
 	}
 }
 
+// Each table makes its own keys; what all of them make alike is one target.
 func TestEveryTableOfAPatternMakesItsKeys(t *testing.T) {
 	tables := append(shards(0, 12), &event.Table{Schema: "shop", Name: "orders", Columns: product().Columns})
 	tables[3].Columns = []event.Column{columnOf("id", "tinyint", event.ClassInt)}

@@ -30,8 +30,6 @@ const (
 	perServer = 25
 )
 
-func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
-
 // load is tests that run against a server.
 type load struct {
 	name string
@@ -253,14 +251,14 @@ func TestTheVendorsOwnTestsAreReadThrough(t *testing.T) {
 	for _, l := range loads {
 		t.Run(l.name, func(t *testing.T) {
 			if biting, atLeast := l.biting, l.atLeast; len(biting) > 0 {
-				if !soak() { // half of them, by chance, some of which have few keys
+				if !testbed.Soak() { // half of them, by chance, some of which have few keys
 					biting, atLeast = slices.Clone(biting), atLeast/8
 					testbed.Seeded(t).Shuffle(len(biting), func(i, j int) { biting[i], biting[j] = biting[j], biting[i] })
 					biting = biting[:(len(biting)+1)/2]
 				}
 				l.readThrough(t, "biting", biting, atLeast)
 			}
-			if !soak() {
+			if !testbed.Soak() {
 				return
 			}
 			suites, err := l.open(t.Context(), t.TempDir())
@@ -279,7 +277,7 @@ func TestTheVendorsOwnTestsAreReadThrough(t *testing.T) {
 // readThrough reads tests with each kind of metadata.
 func (l *load) readThrough(t *testing.T, name string, run []string, atLeast int) {
 	metadata := l.metadata
-	if !soak() {
+	if !testbed.Soak() {
 		metadata = metadata[:2]
 	}
 	readings := make([]*reading, len(metadata))
