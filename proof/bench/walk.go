@@ -25,6 +25,9 @@ const (
 	bareChunk  = 5000
 	pacedChunk = 20
 	pacedEach  = 10 * time.Millisecond
+	// askedEach is how often freshet is asked whether a warm-up has ended. Its status tells of everything, and each costs
+	// some milliseconds, for which those who read Redis on the same two cores wait.
+	askedEach = time.Second
 )
 
 // walked is a table whose rows are written to an empty Redis, except for keys that no row is about, which are read
@@ -188,9 +191,7 @@ func (w walked) warm(name, rate, where string, quiet reference, bare string) *co
 			var took time.Duration
 			peak := before
 			ms, err := w.others.during(ctx, b, func(ctx context.Context) (err error) {
-				begin := time.Now()
-				peak, err = f.warm(ctx, admin.WarmUp{Table: "shop.product", Where: where}, w.rows)
-				took = time.Since(begin)
+				peak, took, err = f.warm(ctx, admin.WarmUp{Table: "shop.product", Where: where}, w.rows)
 				return err
 			})
 			if err != nil {
@@ -233,46 +234,49 @@ func (w walked) written(ctx context.Context, b *benchmark, least float64) (share
 	return share, nil
 }
 
-// warm asks for a warm-up of so many rows, and returns once it has ended, with the most memory that was seen meanwhile.
-func (f *forgetting) warm(ctx context.Context, w admin.WarmUp, rows int) (peak usage, err error) {
+// warm asks for a warm-up of so many rows, and returns once it has ended, with the most memory that was seen meanwhile,
+// and how long it took.
+func (f *forgetting) warm(ctx context.Context, w admin.WarmUp, rows int) (peak usage, took time.Duration, err error) {
+	begin := time.Now()
 	id, err := f.client.Warm(ctx, w)
 	if err != nil {
-		return peak, err
+		return peak, 0, err
 	}
 	for {
 		now, err := usageOf(f.pid)
 		if err != nil {
-			return peak, err
+			return peak, 0, err
 		}
 		if now.resident > peak.resident {
 			peak = now
 		}
 		text, err := f.client.Status(ctx)
 		if err != nil {
-			return peak, err
+			return peak, 0, err
 		}
 		var status struct {
 			Ended []struct {
-				ID     string `json:"id"`
-				Done   bool   `json:"done"`
-				Rows   int    `json:"rows"`
-				Answer string `json:"answer"`
+				ID     string    `json:"id"`
+				Ended  time.Time `json:"ended"`
+				Done   bool      `json:"done"`
+				Rows   int       `json:"rows"`
+				Answer string    `json:"answer"`
 			} `json:"ended_warm_ups"`
 		}
 		if err := json.Unmarshal(text, &status); err != nil {
-			return peak, err
+			return peak, 0, err
 		}
 		for _, e := range status.Ended {
 			if e.ID != id {
 				continue
 			}
 			if !e.Done || e.Rows != rows {
-				return peak, fmt.Errorf("%w: %d of %d rows were read: %s", errInvalid, e.Rows, rows, strings.TrimSpace(e.Answer))
+				return peak, 0, fmt.Errorf("%w: %d of %d rows were read: %s", errInvalid, e.Rows, rows, strings.TrimSpace(e.Answer))
 			}
-			return peak, nil
+			return peak, e.Ended.Sub(begin), nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return peak, err
+		if err := pause(ctx, askedEach); err != nil {
+			return peak, 0, err
 		}
 	}
 }
