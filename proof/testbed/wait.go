@@ -33,7 +33,7 @@ func Eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 }
 
 // Pause is how long to wait before a condition is asked again that was asked so many times and took that long the last
-// time: 1 ms at first and twice as long after each three times, up to 100 ms, and at least three times as long as asking
+// time: 1 ms at first, twice as long after each three times, up to 100 ms, and at least three times as long as asking
 // took (up to 250 ms), for it takes the processor from what is waited for. With the race detector an answer of /status
 // takes some 10 ms of it.
 func Pause(asked int, took time.Duration) time.Duration {
