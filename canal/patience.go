@@ -29,8 +29,10 @@ type locks struct {
 // waitFor bounds the waits of the session for locks. 0 is as short as the server can: MySQL makes it 1 s.
 func (s *session) waitFor(wait time.Duration) error {
 	s.wait = wait
-	return s.exec("SET SESSION lock_wait_timeout = " + strconv.Itoa(int(wait/time.Second)))
+	return s.exec("SET SESSION lock_wait_timeout = " + inSeconds(wait))
 }
+
+func inSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
 // Execute runs a statement. Once one has waited for a lock in vain, no other of this session waits for more than a
 // second: what is locked may be so for hours, and each question about it would hold up the stream.

@@ -1,10 +1,15 @@
 package canal
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,6 +137,54 @@ func TestOtherTablesAreReadWhileOneIsAltered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAForeignKeyThatIsMadeWhileItIsAskedForCounts has the statement that makes a foreign key end when the server has
+// said which there are, which is what there was before, and is yet to say whether the table may be read.
+func TestAForeignKeyThatIsMadeWhileItIsAskedForCounts(t *testing.T) {
+	t.Parallel()
+	for _, k := range silentServers[1:3] {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, k.start(t, k.args...), couple("")...)
+			testbed.Must(t, d.HoldCommits(t.Context(), time.Hour))
+			altered, made := make(chan error, 1), make(chan error, 1)
+			var begun atomic.Bool
+			o := d.options()
+			o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, address)
+				return &listened{c, "SELECT * FROM " + identifier(d.name) + ".`wc`", &begun, sync.OnceFunc(func() {
+					made <- errors.Join(d.ReleaseCommits(context.Background()), <-altered)
+				})}, err
+			}
+			o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
+			r := &cascadeReader{reading(t, newRecorder(), o), d}
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			begun.Store(true)
+			go func() {
+				altered <- d.ExecContext(context.Background(), "alter table "+d.name+
+					".wc add constraint c foreign key (p) references "+d.name+".p (id) on delete cascade")
+			}()
+			testbed.Must(t, <-made)
+			d.exec("delete from DB.p where id=1")
+			r.wantDoubted("after a row of the new parent was deleted", "wc")
+		})
+	}
+}
+
+// listened is a connection that calls when a statement is sent, before it is, once that has begun.
+type listened struct {
+	net.Conn
+	statement string
+	begun     *atomic.Bool
+	call      func()
+}
+
+func (c *listened) Write(b []byte) (int, error) {
+	if c.begun.Load() && bytes.Contains(b, []byte(c.statement)) {
+		c.call()
+	}
+	return c.Conn.Write(b)
 }
 
 // dropLine has the reader lose its connection, and waits until it has another.

@@ -73,10 +73,8 @@ func (o *Options) connectTo(ctx context.Context, address string, timeout time.Du
 	s.address = address
 	s.link.timeout = timeout
 	s.locks = &locks{}
-	if err = s.exec("SET NAMES utf8mb4"); err == nil {
-		err = s.waitFor(lockWait)
-	}
-	if err != nil {
+	s.wait = lockWait
+	if err := s.exec("SET NAMES utf8mb4, @@session.lock_wait_timeout = " + inSeconds(lockWait)); err != nil {
 		s.close()
 		return nil, err
 	}
