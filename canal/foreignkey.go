@@ -61,9 +61,9 @@ func atLeast(version string, major, minor int) bool {
 }
 
 // awaitTables waits until no statement is under way that alters or drops one of the tables, or, as the session knows
-// then, the wait is lost. The servers write it into the binlog before they give up the table, so the stream may be ahead
-// of what they say. A table may be locked for hours, though, and by others than such a statement (LOCK TABLES). Tables
-// that we may not read, or that are gone, are not waited for.
+// then, the wait is lost. The servers write it into the binlog before they give up the table, so the stream may be
+// ahead of what they say. A table may be locked for hours, though, and by others than such a statement (LOCK TABLES).
+// Tables that we may not read, or that are gone, are not waited for.
 func (s *session) awaitTables(names []ddl.Name) error {
 	for _, n := range names {
 		err := s.touch(n)

@@ -292,7 +292,7 @@ func TestTablesAreComparedOnceUnderEachId(t *testing.T) {
 	}
 }
 
-// A table that is locked when it is to be compared is as it was known, until it may be read.
+// A table that is locked stays as it is known, until it may be read.
 func TestATableThatIsLockedIsComparedLater(t *testing.T) {
 	for _, mariaDB := range []bool{false, true} {
 		f := &fakeSource{tables: now(), mariaDB: mariaDB}
