@@ -17,9 +17,8 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	// What the source of a replica has not logged has no events in the replica's binlog, which could log it. Events say
 	// whether it was logged, so that a server which logs all gives no doubt.
 	c.silent = (silent || c.elsewhere || err == nil && s.replicates(info.Flavor)) && !t.l.o.IgnoreCascades
-	held := false
 	if err == nil && c.silent {
-		if held, err = s.awaitTables(c.altered, c.patience()); err == nil {
+		if err = s.awaitTables(c.altered); err == nil {
 			keys, gone, err = c.present(t, s)
 		}
 	}
@@ -33,23 +32,15 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	}
 	c.take(t, keys, gone, until)
 	c.due, c.ofStatements = false, nil
-	if held && !c.held {
-		t.l.o.Logger.Warn("a table is locked that a statement has altered or dropped: those foreign keys count that there were, "+
-			"until the server can be asked which there are now", "source", t.l.o.Source)
+	if s.lost && !c.held {
+		t.l.o.Logger.Warn("a table is locked: those foreign keys count that there were, until the server can be asked which there "+
+			"are now", "source", t.l.o.Source)
 	}
-	if c.held = held; !held {
+	if c.held = s.lost; !c.held {
 		c.altered, c.made = nil, nil
 	}
 	c.again = time.Now().Add(heldFor)
 	return nil
-}
-
-// patience is for how many seconds a table is waited for that has been altered.
-func (c *cascading) patience() int {
-	if c.held {
-		return lockAgain
-	}
-	return lockWait
 }
 
 // present returns the foreign keys that there are, and those that are gone again, though statements say that they have

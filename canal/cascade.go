@@ -12,15 +12,6 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-const (
-	// lockWait is for how many seconds a table that is being altered is waited for, and lockAgain for how many once more:
-	// nothing is read meanwhile.
-	lockWait  = 10
-	lockAgain = 1
-	// heldFor is how long after that it is looked at once more.
-	heldFor = 30 * time.Second
-)
-
 // cascading knows which row changes have the server change rows of wanted tables without row events: foreign keys do
 // that. What the stream shows of it are the rows of the parents, so these are read as well, wanted or not.
 //
@@ -48,8 +39,8 @@ type cascading struct {
 	made    []foreignKey
 	// unlisted are wanted tables that we may not read, and that the present connection has given a doubt about.
 	unlisted map[ddl.Name]bool
-	// held: a table of altered is locked, so that the answer may be of before the statement. Nothing of the past is
-	// forgotten until the server is asked again, which it is from again on.
+	// held: a table is locked, so that the answer may lack its foreign keys, or be of before the statement. Nothing of the
+	// past is forgotten until the server is asked again, which it is from again on.
 	held  bool
 	again time.Time
 	// unsaved: what is saved with the position is out of date.

@@ -60,32 +60,21 @@ func atLeast(version string, major, minor int) bool {
 	return err == nil && err2 == nil && (x > major || x == major && y >= minor)
 }
 
-// awaitTables waits until no statement is under way that alters or drops one of the tables, and reports whether one may
-// still be. The servers write it into the binlog before they give up the table, so the stream may be ahead of what they
-// say. A table may be locked for hours, though, and by others than such a statement (LOCK TABLES): it is waited for so
-// many seconds. Tables that we may not read, or that are gone, are not waited for.
-func (s *session) awaitTables(names []ddl.Name, seconds int) (held bool, err error) {
-	if len(names) == 0 {
-		return false, nil
-	}
-	if err := s.waitFor(seconds); err != nil {
-		return false, err
-	}
+// awaitTables waits until no statement is under way that alters or drops one of the tables, or, as the session knows
+// then, the wait is lost. The servers write it into the binlog before they give up the table, so the stream may be
+// ahead of what they say. A table may be locked for hours, though, and by others than such a statement (LOCK TABLES).
+// Tables that we may not read, or that are gone, are not waited for.
+func (s *session) awaitTables(names []ddl.Name) error {
 	for _, n := range names {
 		err := s.touch(n)
 		if _, refused := retry.ServerError(err); err != nil && !refused {
-			return false, err
+			return err
 		}
 		if retry.IsLockWait(err) {
-			return true, nil
+			return nil
 		}
 	}
-	return false, nil
-}
-
-// waitFor bounds the waits for tables that are being altered.
-func (s *session) waitFor(seconds int) error {
-	return s.exec("SET SESSION lock_wait_timeout = " + strconv.Itoa(seconds))
+	return nil
 }
 
 // touch reads nothing of a table, for which it waits until nobody alters it.
@@ -148,7 +137,7 @@ func (s *session) rules() (map[keyName]*ruling, error) {
 // rulesOf asks for the rules of a foreign key, and of all others of its table, in the way that SELECT is enough for. If
 // it is not, the foreign key counts as one that changes rows.
 func (s *session) rulesOf(n keyName, rules map[keyName]*ruling) error {
-	if err := s.exec("SET SESSION sql_mode = '', sql_quote_show_create = 1, lock_wait_timeout = 10"); err != nil {
+	if err := s.exec("SET SESSION sql_mode = '', sql_quote_show_create = 1"); err != nil {
 		return err
 	}
 	rows, err := s.rows("SHOW CREATE TABLE " + identifier(n[0]) + "." + identifier(n[1]))

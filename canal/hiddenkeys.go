@@ -64,9 +64,7 @@ func (s *session) hides(n ddl.Name) (bool, error) {
 
 // tried returns how the server refuses all columns of a table; nil: it does not.
 func (s *session) tried(n ddl.Name) (refused, err error) {
-	if err = s.waitFor(lockWait); err == nil {
-		err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
-	}
+	err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
 	if _, is := retry.ServerError(err); is {
 		return err, nil
 	}

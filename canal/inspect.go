@@ -93,9 +93,6 @@ func (s *session) cascades(o *Options, out *Schema) error {
 		return err
 	}
 	keys, err := s.foreignKeys(t.name)
-	if err == nil {
-		err = s.waitFor(lockWait)
-	}
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,15 @@ func (t *tables) mapped(m *binlog.TableMap) error {
 	begun := t.looks.now()
 	defer t.looks.looked(begun)
 	_, err := t.compare(t.l.tx.begin, m)
+	t.lookLater()
 	return err
+}
+
+// lookLater notes that tables wait to be looked at that are locked, if there are any.
+func (t *tables) lookLater() {
+	if k := &t.looks; k.since.IsZero() && t.tracker.Due() {
+		k.since = k.now()
+	}
 }
 
 // look compares the definitions of the tables that wait for it, between transactions, once it is time, or at once.
@@ -94,6 +102,7 @@ func (t *tables) look(now bool) error {
 	}
 	if err == nil {
 		k.since = time.Time{}
+		t.lookLater()
 	}
 	return err
 }
@@ -102,7 +111,10 @@ func (t *tables) look(now bool) error {
 // wrong.
 func (t *tables) compare(at binlogPos, m *binlog.TableMap) (found bool, err error) {
 	err = t.ask(t.l.ctx, func(s *session, h *history) error {
-		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m,
+		if err := s.waitFor(0); err != nil { // what is locked is compared later
+			return err
+		}
+		return t.tracker.VerifyMapped(t.l.ctx, s, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m,
 			func(n ddl.Name, how string) error {
 				found = true
 				return t.altered(n, how)
@@ -124,11 +136,11 @@ func (t *tables) regain() error {
 	if len(denied) > 0 {
 		err := t.ask(t.l.ctx, func(s *session, _ *history) error {
 			for _, n := range denied {
-				no, err := s.denied(n)
+				still, err := s.hides(n)
 				if err != nil {
 					return err
 				}
-				if !no {
+				if !still {
 					found = true
 					t.tracker.Allowed(n)
 				}

@@ -111,6 +111,8 @@ type Options struct {
 	briefly bool
 	// regainEach is how long at least is between two attempts to read tables that we may not read. Default: 10 s.
 	regainEach time.Duration
+	// lookEach is how often it is looked where the address leads to. Default: 5 s.
+	lookEach time.Duration
 }
 
 // withDefaults returns the options filled in, or all that is wrong with them.
@@ -148,6 +150,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.drawn = drawServerID(nil)
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.lookEach == 0 {
+		o.lookEach = lookAtServers
 	}
 	if o.regainEach == 0 {
 		o.regainEach = regainEach

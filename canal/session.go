@@ -41,6 +41,11 @@ type session struct {
 	stop func() bool // ends the watch over the context
 	// address is where it leads to.
 	address string
+	// wait is for how long it waits for locks, lost says that it did so in vain, and locks takes note of that, see
+	// patience.go.
+	wait  time.Duration
+	lost  bool
+	locks *locks
 }
 
 // connect opens a connection to the server that is read, whose reads wait for at most timeout.
@@ -67,7 +72,9 @@ func (o *Options) connectTo(ctx context.Context, address string, timeout time.Du
 	}
 	s.address = address
 	s.link.timeout = timeout
-	if err := s.exec("SET NAMES utf8mb4"); err != nil {
+	s.locks = &locks{}
+	s.wait = lockWait
+	if err := s.exec("SET NAMES utf8mb4, @@session.lock_wait_timeout = " + inSeconds(lockWait)); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -159,7 +166,7 @@ func (s *session) named(statement string) ([]map[string]string, error) {
 
 // query runs a statement and returns the names of its columns, and its rows as text.
 func (s *session) query(statement string) (names []string, out [][]string, err error) {
-	r, err := s.conn.Execute(statement)
+	r, err := s.Execute(statement)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", statement, err)
 	}

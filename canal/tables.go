@@ -31,7 +31,9 @@ type tables struct {
 	// cascading knows of which tables the rows are followed although nobody wants them.
 	cascading cascading
 	looks     looks
-	opaque    opaque
+	// locks are those that the questions about tables wait for.
+	locks  locks
+	opaque opaque
 	// functions are names as the source said whether they are those of functions that may change rows.
 	functions map[ddl.Name]bool
 	// unsaved says that the state has changed since the caller was last given it, whatever the tracker says.
@@ -118,7 +120,7 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 // resolve asks the source about tables whose columns are in doubt.
 func (t *tables) resolve(ctx context.Context, at binlogPos, m *binlog.TableMap) (d *binlog.Definition, err error) {
 	err = t.ask(ctx, func(s *session, h *history) error {
-		d, err = t.tracker.Resolve(ctx, s.conn, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m)
+		d, err = t.tracker.Resolve(ctx, s, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m)
 		return err
 	})
 	return d, err
@@ -131,6 +133,9 @@ func (t *tables) ask(ctx context.Context, f func(s *session, h *history) error) 
 		return err
 	}
 	defer s.close()
+	if err := t.waits(s); err != nil {
+		return err
+	}
 	info, err := t.l.o.identify(s)
 	if err != nil {
 		return err
@@ -143,6 +148,9 @@ func (t *tables) ask(ctx context.Context, f func(s *session, h *history) error) 
 
 // adopt takes over what the server says of its collations and names.
 func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error {
+	if err := t.waits(s); err != nil {
+		return err
+	}
 	t.check.begin(info.Server, t.l.done)
 	t.looks.since = time.Time{} // the ids were those of the connection before
 	t.cascading.unlisted, t.cascading.elsewhere = nil, false
@@ -156,7 +164,7 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 	if t.of == info.Server && t.fold == fold {
 		return nil
 	}
-	list, err := schema.LoadCollations(ctx, s.conn)
+	list, err := schema.LoadCollations(ctx, s)
 	if err != nil {
 		return err
 	}

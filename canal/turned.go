@@ -36,14 +36,14 @@ type turned struct {
 // watchAddress looks at the one address until ctx ends.
 func (c *Canal) watchAddress(ctx context.Context) {
 	w := &turned{Canal: c}
-	due := time.NewTimer(retry.ToBeat(lookAtServers))
+	due := time.NewTimer(retry.ToBeat(c.o.lookEach))
 	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-due.C:
-			due.Reset(retry.ToBeat(lookAtServers))
+			due.Reset(retry.ToBeat(c.o.lookEach))
 			if w.look(ctx) != nil {
 				return // only ctx can stop what it does
 			}

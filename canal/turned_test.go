@@ -69,13 +69,11 @@ func TestADumpThatIsBeingBegunIsNotEnded(t *testing.T) {
 // TestASlowServerThatAnAddressLeadsToIsRead has the other server answer so slowly that a dump is begun there in longer
 // than two looks take.
 func TestASlowServerThatAnAddressLeadsToIsRead(t *testing.T) {
-	if !testbed.Soak() {
-		t.Skip("it waits for more than a minute")
-	}
 	t.Parallel()
 	p := newReplicas(t, testbed.MySQL, false, "--binlog-row-metadata=FULL")
 	d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
 	o := d.options()
+	o.lookEach = 100 * time.Millisecond
 	var e elsewhere
 	o.Dial = e.dial
 	r := reading(t, startAt(here(t, p.first)), o)
@@ -84,7 +82,7 @@ func TestASlowServerThatAnAddressLeadsToIsRead(t *testing.T) {
 	p.replicate()
 	p.hold()
 	line := proxy.Start(t, p.second.Addr)
-	line.Delay(500 * time.Millisecond)
+	line.Delay(100 * time.Millisecond)
 	e.use(line.Addr())
 	d.on(p.second).exec("insert into DB.t values (2)")
 	r.wantRows(d, "insert DB.t (1)", "insert DB.t (2)")

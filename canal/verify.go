@@ -43,12 +43,16 @@ func (t *tables) verify(named bool) error {
 	}
 	at := schema.BinlogPos{File: t.l.tx.begin.file, Pos: t.l.tx.begin.pos}
 	err := t.ask(t.l.ctx, func(s *session, h *history) error {
-		return t.tracker.Verify(t.l.ctx, s.conn, h, at, named, t.altered)
+		if err := s.waitFor(0); err != nil { // what is locked is compared later
+			return err
+		}
+		return t.tracker.Verify(t.l.ctx, s, h, at, named, t.altered)
 	})
 	if err != nil {
 		return err
 	}
 	t.check = verification{t.check.due &^ parts, t.l.server, t.l.done}
+	t.lookLater()
 	return nil
 }
 

@@ -32,6 +32,8 @@ type fakeSource struct {
 	scanErr error
 	// denied are tables that may not be read; all: none may.
 	denied []string
+	// locked is a table that is locked: MariaDB's information_schema does not have its columns then.
+	locked string
 	// kind is the TABLE_TYPE of all tables; "": BASE TABLE. failing is a question that fails.
 	kind, failing string
 	// expressions are those that make a column, by schema.table.column.
@@ -60,13 +62,19 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 		if slices.Contains(f.denied, name) || slices.Contains(f.denied, "all") {
 			return nil, mysql.NewDefaultError(mysql.ER_TABLEACCESS_DENIED_ERROR, "SELECT", "u", "h", "t")
 		}
+		if name == f.locked {
+			return nil, mysql.NewDefaultError(mysql.ER_LOCK_WAIT_TIMEOUT)
+		}
 		if f.tables[name] == nil {
 			return nil, mysql.NewDefaultError(mysql.ER_NO_SUCH_TABLE, "s", "t")
 		}
 	case strings.Contains(query, "SELECT TABLE_COLLATION"):
 		var out [][]any
 		for _, a := range args[1:] {
-			if f.tables[fmt.Sprint(args[0], ".", a)] != nil {
+			switch n := fmt.Sprint(args[0], ".", a); {
+			case f.mariaDB && n == f.locked:
+				out = append(out, []any{"", cmp.Or(f.kind, "BASE TABLE"), a})
+			case f.tables[n] != nil:
 				out = append(out, []any{"utf8mb4_general_ci", cmp.Or(f.kind, "BASE TABLE"), a})
 			}
 		}
@@ -74,6 +82,9 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 	case strings.Contains(query, "SELECT COLUMN_NAME"):
 		var out [][]any
 		for _, a := range args[1:] {
+			if f.mariaDB && fmt.Sprint(args[0], ".", a) == f.locked {
+				continue
+			}
 			for _, c := range f.tables[fmt.Sprint(args[0], ".", a)] {
 				out = append(out, []any{c[0], c[1], c[2], f.expressions[fmt.Sprint(args[0], ".", a, ".", c[0])], a})
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 
@@ -16,13 +15,11 @@ import (
 )
 
 // Conn is a connection to the source. go-mysql's client.Conn is one. The functions of this package set the character
-// set, sql_mode and lock_wait_timeout of its session.
+// set and sql_mode of its session. For how long it waits for the lock on a table, as that of an ALTER TABLE, is its own
+// matter.
 type Conn interface {
 	Execute(query string, args ...any) (*mysql.Result, error)
 }
-
-// lockWait is how many seconds a question about a table waits for a lock on it, as that of an ALTER TABLE.
-const lockWait = "10"
 
 // Error numbers. Source: MySQL Server Error Message Reference; the same on MariaDB.
 const (
@@ -40,7 +37,7 @@ func newLoader(ctx context.Context, conn Conn) (*loader, error) {
 	l := &loader{ctx, conn}
 	// Names must come in utf8mb4: go-mysql asks for a collation that MariaDB does not have, and is given the server's
 	// own. Without NO_BACKSLASH_ESCAPES, since that changes how labels of ENUM and SET are written.
-	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode = '', lock_wait_timeout = " + lockWait} {
+	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode = ''"} {
 		if _, err := l.query(q); err != nil {
 			return nil, err
 		}
@@ -149,11 +146,15 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 			break
 		}
 	}
+	if d == nil || len(d.columns) == 0 {
+		return nil, nil
+	}
 	return d, nil
 }
 
 // definitions returns what tables of one schema are now, by their names as the server writes them, without those that
-// do not exist or that we may not see. It takes no lock.
+// do not exist or that we may not see. It takes no lock. On MariaDB one
+// that is locked has neither a collation nor columns.
 func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*definition, error) {
 	args := []any{schema}
 	for _, n := range tables {
@@ -186,7 +187,6 @@ func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*defi
 			d.load(r)
 		}
 	}
-	maps.DeleteFunc(defs, func(_ string, d *definition) bool { return len(d.columns) == 0 })
 	return defs, nil
 }
 

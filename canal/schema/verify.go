@@ -27,11 +27,16 @@ const (
 // returned. From then on the table is known as what it was at the place, or, if that is not known, it is in doubt.
 //
 // With named the names of columns come with the events: only columns count of which the binlog does not say all then.
-// Tables that the server does not show, or that may not be read, are left as they are.
+// Tables that the server does not show, or that may not be read, are left as they are. Those that are locked are due
+// for [Tracker.VerifyMapped].
 func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at BinlogPos, named bool,
 	found func(n ddl.Name, how string) error,
 ) error {
-	return t.verify(ctx, conn, scan, at, named, func(*entry) bool { return true }, found)
+	locked, err := t.verify(ctx, conn, scan, at, named, func(*entry) bool { return true }, found)
+	for e := range locked {
+		e.due, e.named = true, named
+	}
+	return err
 }
 
 // Mapped takes note of a TABLE_MAP, and reports whether the known definition must be compared with the server's before
@@ -69,47 +74,58 @@ func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at 
 		if len(done) == 0 {
 			continue
 		}
-		if err := t.verify(ctx, conn, scan, at, named, of, found); err != nil {
+		locked, err := t.verify(ctx, conn, scan, at, named, of, found)
+		if err != nil {
 			return err
 		}
 		for _, e := range done {
-			e.due = false
+			e.due = locked[e]
 		}
 	}
 	return nil
 }
 
+// Due reports whether a table is due for [Tracker.VerifyMapped].
+func (t *Tracker) Due() bool {
+	for _, e := range t.tables {
+		if e.due {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *Tracker) verify(ctx context.Context, conn Conn, scan Scanner, at BinlogPos, named bool, of func(*entry) bool,
 	found func(n ddl.Name, how string) error,
-) error {
+) (locked map[*entry]bool, err error) {
 	l, err := newLoader(ctx, conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v := verification{resolution: resolution{t: t, at: at, named: named}, l: l, of: of}
+	v := verification{resolution: resolution{t: t, at: at, named: named}, l: l, of: of, locked: map[*entry]bool{}}
 	suspects, err := v.suspects()
 	if err != nil || len(suspects) == 0 {
-		return err
+		return v.locked, err
 	}
-	if err := v.ask(suspects); err != nil {
-		return err
+	if err := v.ask(suspects); err != nil || len(v.tables) == 0 {
+		return v.locked, err
 	}
 	changed := t.changed // since it was saved, which it is not here
 	if v.then, err = Decode(t.Encode(), t.o); err != nil {
-		return err
+		return nil, err
 	}
 	t.changed = changed
 	if err := v.look(ctx, v.follow(scan)); err != nil {
-		return err
+		return nil, err
 	}
 	for _, n := range suspects {
 		if d := v.tables[n]; d != nil {
 			if err := v.judge(n, d, found); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return v.locked, nil
 }
 
 // verification is a resolution of tables that are known, and differ from what the server says now.
@@ -118,6 +134,8 @@ type verification struct {
 	l *loader
 	// of says which tables it is about.
 	of func(*entry) bool
+	// locked are those of them that could not be compared, because they are locked.
+	locked map[*entry]bool
 	// then is what becomes of what is known, up to the end of the binlog.
 	then *Tracker
 }
@@ -144,8 +162,14 @@ func (v *verification) suspects() ([]ddl.Name, error) {
 			}
 			for name, d := range now {
 				n := v.t.key(ddl.Name{Schema: schema, Table: name})
-				if e := v.t.tables[n]; e != nil && e.def != nil && v.difference(e, d) != "" {
-					out = append(out, n)
+				switch e := v.t.tables[n]; {
+				case e == nil || e.def == nil:
+				case len(d.columns) > 0:
+					if v.difference(e, d) != "" {
+						out = append(out, n)
+					}
+				case d.charset == charsets{} && v.t.o.MariaDB:
+					v.locked[e] = true
 				}
 			}
 		}
@@ -165,6 +189,9 @@ func (v *verification) difference(e *entry, d *definition) string {
 // afterwards.
 func (v *verification) ask(suspects []ddl.Name) error {
 	before, err := v.read(suspects)
+	if err == nil && len(before) == 0 {
+		return nil
+	}
 	for range maxAsked {
 		if err != nil {
 			return err
@@ -182,12 +209,16 @@ func (v *verification) ask(suspects []ddl.Name) error {
 	return cmp.Or(err, errors.New("schema: tables are altered each time that they are asked for"))
 }
 
-// read asks for tables, and leaves out those that are not there, or may not be read.
+// read asks for tables, and leaves out those that are not there, or may not be read, or are locked.
 func (v *verification) read(names []ddl.Name) (map[ddl.Name]*doubtful, error) {
 	out := make(map[ddl.Name]*doubtful, len(names))
 	for _, n := range names {
 		d, err := v.l.table(n)
 		if retry.IsTableDenied(err) {
+			continue
+		}
+		if retry.IsLockWait(err) {
+			v.locked[v.t.tables[n]] = true
 			continue
 		}
 		if err != nil {

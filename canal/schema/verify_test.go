@@ -291,3 +291,39 @@ func TestTablesAreComparedOnceUnderEachId(t *testing.T) {
 		t.Error("on another connection the same id is taken for the same definition")
 	}
 }
+
+// A table that is locked stays as it is known, until it may be read.
+func TestATableThatIsLockedIsComparedLater(t *testing.T) {
+	for _, mariaDB := range []bool{false, true} {
+		f := &fakeSource{tables: now(), mariaDB: mariaDB}
+		tr := tracker(t, f)
+		apply(f, tr, "CREATE TABLE a (title INT, id INT, price INT)", "CREATE TABLE b (x INT)")
+		f.tables["shop.a"] = [][3]string{{"id", "int", ""}, {"title", "int", ""}, {"price", "int", ""}}
+		f.tables["shop.b"] = [][3]string{{"x", "bigint", ""}}
+		f.locked = "shop.a"
+		if found := verified(t, f, tr, false); !slices.Equal(found, []string{"b: column x is int, actually bigint"}) {
+			t.Errorf("found %q", found)
+		}
+		a := tableMap("a", long, long, long)
+		a.ID = 1
+		compare := func() (found []string) {
+			err := tr.VerifyMapped(t.Context(), f, f, BinlogPos{"binlog.000001", 0}, a, func(n ddl.Name, how string) error {
+				found = append(found, n.Table)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		if !tr.Due() {
+			t.Error("at the start: what is locked is not due")
+		}
+		if tr.Mapped(a); len(compare()) > 0 || !tr.Due() {
+			t.Error("under an id: what is locked is not due")
+		}
+		if f.locked = ""; !slices.Equal(compare(), []string{"a"}) || tr.Due() {
+			t.Errorf("what may be read again is not compared, or is still due")
+		}
+	}
+}
