@@ -153,8 +153,8 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 }
 
 // definitions returns what tables of one schema are now, by their names as the server writes them, without those that
-// do not exist or that we may not see. It takes no lock. On MariaDB one
-// that is locked has neither a collation nor columns.
+// do not exist or that we may not see. It takes no lock. On MariaDB one that is locked has neither a collation nor
+// columns.
 func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*definition, error) {
 	args := []any{schema}
 	for _, n := range tables {
