@@ -20,12 +20,18 @@ type struck struct {
 	began   time.Time // the load, for the last time
 }
 
-// newStruck starts freshet. Half of the rows are left to the strikes: a later change of the same row would delete what
-// is stale.
+// newStruck starts freshet, with its event log in one process or in Kafka: chance decides. Half of the rows are left to
+// the strikes: a later change of the same row would delete what is stale.
 func newStruck(t *testing.T, l *busySite) *struck {
 	t.Helper()
 	l.hot = busyRows / 2
-	return &struck{busySite: l, chance: testbed.Seeded(t), freshet: l.run()}
+	s := &struck{busySite: l, chance: testbed.Seeded(t)}
+	if s.chance.IntN(2) == 0 {
+		t.Log("around Kafka")
+		l.site = l.around(t, testbed.SharedKafka(t))
+	}
+	s.freshet = s.run()
+	return s
 }
 
 // strike has one strike after the other, in an order of chance: one in make test. After each, settle has Redis work as
