@@ -108,18 +108,22 @@ func (s *sample) take(ctx context.Context, rdb *redis.Client) {
 		if page, cursor, err = rdb.Scan(ctx, cursor, pattern, samplePage).Result(); err == nil {
 			err = s.ask(ctx, rdb, page)
 		}
-		if looked += samplePage; err != nil || cursor == 0 || looked >= sampledKeys {
+		if err == nil {
+			looked += samplePage
+		}
+		switch {
+		case err != nil && (looked == 0 || redis.IsPermissionError(err)):
+			s.withheld = err
+			return
+		case err != nil, cursor == 0, looked >= sampledKeys:
 			s.looked += min(looked, size)
 			s.part = s.part || cursor != 0 || err != nil
-			break
+			return
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(sampleRest * time.Since(begun)):
 		}
-	}
-	if redis.IsPermissionError(err) {
-		s.withheld = err
 	}
 }
 
@@ -220,6 +224,9 @@ func (s *sample) report(c *config.Config, r *Report) {
 			fmt.Sprintf("to have it looked at: ACL SETUSER %s +dbsize +scan +type +pttl +strlen +hlen +llen +scard +zcard +xlen",
 				orDefaultUser(c)))
 		return
+	case redis.HasErrorPrefix(s.withheld, "unknown command"): // nobody may ask, as where a service runs it
+		r.add(OK, fmt.Sprintf("what is cached was not looked at: %v", s.withheld), "")
+		return
 	case s.withheld != nil:
 		r.add(Warn, fmt.Sprintf("what is cached could not be looked at: %v", s.withheld), "")
 		return
@@ -253,11 +260,11 @@ func (of *sampled) report(template, looked string, r *Report) {
 			"until their rows change again", of.lasting, of.asked, template), "give them one where they are filled: SET … EX 3600")
 	}
 	if of.large.n > largeValue {
-		r.add(Warn, fmt.Sprintf("a value of %s has %d bytes: %s", template, of.large.n, of.large.key),
+		r.add(Warn, fmt.Sprintf("a value of %s has %d bytes: %q", template, of.large.n, of.large.key),
 			"cache it in parts: each change of the row has readers fill all of it again")
 	}
 	if of.long.n > longValue {
-		r.add(Warn, fmt.Sprintf("a value of %s has %d members: %s", template, of.long.n, of.long.key),
+		r.add(Warn, fmt.Sprintf("a value of %s has %d members: %q", template, of.long.n, of.long.key),
 			"split it by a part of its key: each delete has readers fill all of it again")
 	}
 }

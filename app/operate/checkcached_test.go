@@ -79,8 +79,8 @@ mappings:
 	got := lookedAt(t, server, c)
 	for _, want := range []string{
 		fmt.Sprintf("of %d keys of \"product:{id}\" (freshet.yaml:6:13) have no TTL", askedKeys),
-		`warn a value of "prodcut:{id}" (freshet.yaml:6:29) has 1048577 bytes: s:prodcut:5`,
-		`warn a value of "reviews:{id}" (freshet.yaml:8:17) has 10001 members: s:reviews:1`,
+		`warn a value of "prodcut:{id}" (freshet.yaml:6:29) has 1048577 bytes: "s:prodcut:5"`,
+		`warn a value of "reviews:{id}" (freshet.yaml:8:17) has 10001 members: "s:reviews:1"`,
 		"ok looked at all 2002 keys in redis: 1002 are of the mappings",
 	} {
 		if !strings.Contains(got, want) {
@@ -99,5 +99,46 @@ mappings:
 	server.Do(t, "acl", "setuser", "few", "on", ">p", "~*", "+ping", "+info", "+unlink", "+dbsize", "+scan")
 	if got = lookedAt(t, server, c); !strings.Contains(got, "ok what is cached was not looked at: NOPERM") {
 		t.Errorf("without the rights: %q", got)
+	}
+}
+
+// Of what Redis does not say, check says nothing: not that a template has no keys.
+func TestCheckSaysThatItCouldNotLook(t *testing.T) {
+	c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["127.0.0.1:1"], user: freshet}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings: [{table: shop.product, keys: ["product:{id}"]}]
+`), CheckMappings)
+	testbed.Must(t, err)
+	server := testbed.Redis(t, "--rename-command", "SCAN", "")
+	server.Do(t, "set", "product:1", "v", "ex", "3600")
+	want := "ok what is cached was not looked at: ERR unknown command"
+	if got := lookedAt(t, server, c); !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {
+		t.Errorf("where nobody may run SCAN: %q, want %q", got, want)
+	}
+}
+
+// A key can hold any bytes: those that a terminal obeys, and lines that look like findings.
+func TestCheckQuotesTheKeysThatItNames(t *testing.T) {
+	c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["127.0.0.1:1"], user: freshet}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings: [{table: shop.product, keys: ["product:{id}"]}]
+`), CheckMappings)
+	testbed.Must(t, err)
+	s := newSample(c, []*event.Table{defined("shop", "product", "varchar(40)")})
+	var r Report
+	for _, of := range s.of {
+		of.keys, of.asked = 1, 1
+		of.large, of.long = sized{"product:\x1b[2J\nok", largeValue + 1}, sized{"product:\x1b[2J\nok", longValue + 1}
+		of.report("the template", "all", &r)
+	}
+	if len(r.Findings) != 2 {
+		t.Errorf("not two large values: %+v", r.Findings)
+	}
+	for _, f := range r.Findings {
+		if !strings.HasSuffix(f.What, `: "product:\x1b[2J\nok"`) {
+			t.Errorf("a key as it is: %q", f.What)
+		}
 	}
 }

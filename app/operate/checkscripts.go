@@ -40,10 +40,17 @@ func checkActions(ctx context.Context, c *config.Config, r *Report, s *redisServ
 	if len(c.Mappings) == 0 {
 		grade = Warn // perhaps no reader asks for it
 	}
-	if missing := missingCommands(ctx, s.rdb, commands, c.Redis.KeyPrefix); len(missing) > 0 {
+	missing, unknown := missingCommands(ctx, s.rdb, commands, c.Redis.KeyPrefix)
+	if len(unknown) > 0 {
+		r.add(grade, fmt.Sprintf("redis %s does not know %s, in scripts neither: what needs them is not done", s.at,
+			strings.Join(unknown, ", ")), "let Redis have them under these names (rename-command)")
+	}
+	if len(missing) > 0 {
 		r.add(grade, fmt.Sprintf("redis %s: user %s may not run %s, in scripts neither", s.at, orDefaultUser(c),
 			strings.Join(missing, ", ")),
 			fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
+	}
+	if len(missing)+len(unknown) > 0 {
 		return
 	}
 	var may, mayNot []string
@@ -97,9 +104,11 @@ func commandsOf(c *config.Config, actions []event.Action) []string {
 	return slices.Compact(all)
 }
 
-// missingCommands tries each command on a key that nobody has, and returns those that the user may not run. Scripts
-// cannot be asked: they go on without a command that was refused, by deleting what they cannot write.
-func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, prefix string) []string {
+// missingCommands tries each command on a key that nobody has, and returns those that the user may not run, and those
+// that nobody may, since Redis does not know them by that name. Scripts cannot be asked: they go on without a command
+// that was refused, by deleting what they cannot write.
+func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, prefix string,
+) (missing, unknown []string) {
 	key := prefix + probeKey + rand.Text()
 	trials := trials(key)
 	replies, _ := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its own error
@@ -108,14 +117,16 @@ func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, 
 		}
 		return nil
 	})
-	var missing []string
 	for i, c := range commands {
 		// A right to a key or channel is another matter, see checkKeys: this key is not one of the mappings'.
-		if err := replies[i].Err(); redis.IsPermissionError(err) && !refusedKey(err) {
+		switch err := replies[i].Err(); {
+		case redis.HasErrorPrefix(err, "unknown command"):
+			unknown = append(unknown, c)
+		case redis.IsPermissionError(err) && !refusedKey(err):
 			missing = append(missing, c)
 		}
 	}
-	return missing
+	return missing, unknown
 }
 
 // trials returns for every command how it is tried: with arguments enough that Redis looks at the user's rights. What

@@ -26,7 +26,7 @@ func TestCheckNamesTheOneCommandThatIsMissing(t *testing.T) {
 		"+time", "+publish")
 	rdb := server.NewClient(&redis.Options{Username: "some", Password: "secret"})
 	commands := commandsOf(&config.Config{}, everyAction)
-	if missing := missingCommands(t.Context(), rdb, commands, ""); len(missing) > 0 {
+	if missing, _ := missingCommands(t.Context(), rdb, commands, ""); len(missing) > 0 {
 		t.Errorf("nothing is missing, but %v are", missing)
 	}
 	trials := trials("k")
@@ -35,7 +35,7 @@ func TestCheckNamesTheOneCommandThatIsMissing(t *testing.T) {
 			t.Errorf("%s is not tried", c)
 		}
 		server.Do(t, "acl", "setuser", "some", "-"+c)
-		if missing := missingCommands(t.Context(), rdb, commands, ""); !slices.Equal(missing, []string{c}) {
+		if missing, _ := missingCommands(t.Context(), rdb, commands, ""); !slices.Equal(missing, []string{c}) {
 			t.Errorf("without %s, missing are %v", c, missing)
 		}
 		server.Do(t, "acl", "setuser", "some", "+"+c)
@@ -80,4 +80,17 @@ func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 	if text := told(); !strings.HasSuffix(text, "ACL SETUSER some +ping +info +select +unlink ~*") {
 		t.Errorf("without SELECT: %q", text)
 	}
+}
+
+// Scripts go on without a command that Redis does not know, by deleting what they cannot write, so nothing fails.
+func TestCheckNamesACommandThatNobodyMayRun(t *testing.T) {
+	server := testbed.Redis(t, "--rename-command", "SADD", "")
+	key := func(s string) spec.Text { return spec.Text{Value: s} }
+	c := &config.Config{Mappings: []spec.Mapping{{
+		Table: key("shop.product"), Set: &spec.Set{Key: key("products"), Member: key("m")},
+	}}}
+	c.Redis.Addresses, c.Redis.Timeout = []string{server.Addr}, 10*time.Second
+	says(t, found(t, c, Fail), "redis "+server.Addr+" does not know sadd, in scripts neither", "(rename-command)")
+	c.Mappings = nil // of an invalidator, which may not need it
+	says(t, found(t, c, Warn), "redis "+server.Addr+" does not know sadd, in scripts neither")
 }

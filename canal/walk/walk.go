@@ -81,13 +81,29 @@ func (w *Walk) Close() {
 var errFull = errors.New("the chunk is full")
 
 // Try asks the server whether the table can be walked, and what it says of the condition.
+//
+// The condition must be one by itself. Where it closes the parentheses around it, as "1) OR (1" does, the place in the
+// table would not bound it: chunks would read the whole table, and the walk would go back. No such text is one between
+// words.
 func (w *Walk) Try(ctx context.Context) error {
 	defer w.Close()
 	if err := w.describe(ctx); err != nil {
 		return err
 	}
-	_, err := w.query("SELECT 1 FROM " + w.table.sql() + w.table.where(w.condition()) + " LIMIT 0")
-	return err
+	for _, condition := range w.tried() {
+		if _, err := w.query("SELECT 1 FROM " + w.table.sql() + w.table.where(condition) + " LIMIT 0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tried returns the condition in each of the forms that the server must take.
+func (w *Walk) tried() []string {
+	if w.o.Where == "" {
+		return []string{""}
+	}
+	return []string{w.condition(), "CASE WHEN " + w.o.Where + "\n THEN 1 END"}
 }
 
 // Chunk reads the next chunk, and hands out each row. The values are valid only during the call. If it fails, all rows

@@ -207,7 +207,12 @@ func conditions(t *testing.T, source *testbed.Server) {
 		}
 		testbed.Must(t, over(source, "k", where).Try(t.Context()))
 	}
-	for where, words := range map[string]string{"n >": "syntax", "nothing = 1": "nothing"} {
+	for where, words := range map[string]string{
+		"n >": "syntax", "nothing = 1": "nothing", "n = 1) -- ": "syntax",
+		// The rest is no condition by itself, only with what stands around it.
+		"n = 1) OR (n = 3": "syntax", "n = 1) UNION SELECT 1 FROM shop.k WHERE (n = 1": "syntax",
+		"1 THEN 1 END OR CASE WHEN 1": "syntax",
+	} {
 		err := over(source, "k", where).Try(t.Context())
 		if !Refused(err) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", where, err)
