@@ -238,7 +238,7 @@ func TestADryRunSaysHowFarItIs(t *testing.T) {
 	}
 	away := errors.New("dial tcp:\nconnection refused")
 	p.Trouble.Store(&away)
-	if text, _ := looked(&m, now, &p); !strings.HasPrefix(text, "waiting for redis (dial tcp: connection refused): 1001 of") {
+	if text, _ := looked(&m, now, &p); !strings.HasPrefix(text, "waiting for redis (dial tcp: connection refused): 1001 ") {
 		t.Errorf("while redis does not answer: %q", text)
 	}
 }
