@@ -22,8 +22,11 @@ var ErrAway = errors.New("no freshet answers")
 // [Warming].
 type Client struct {
 	base  string
+	shown string // base as messages have it
 	token string
 	http  *http.Client
+	// timeout is callTimeout, but in tests.
+	timeout time.Duration
 }
 
 // NewClient returns a client for the admin listener at base, such as http://127.0.0.1:8686.
@@ -31,7 +34,21 @@ func NewClient(base, token string, hc *http.Client) *Client {
 	if hc == nil {
 		hc = &http.Client{}
 	}
-	return &Client{base: strings.TrimSuffix(base, "/"), token: token, http: hc}
+	base = strings.TrimSuffix(base, "/")
+	return &Client{base: base, shown: withoutUser(base), token: token, http: hc, timeout: callTimeout}
+}
+
+// withoutUser returns an address without what stands before its host, which may be a password.
+func withoutUser(address string) string {
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
+	}
+	scheme, _, found := strings.Cut(address[:at], "://")
+	if !found {
+		return address[at+1:]
+	}
+	return scheme + "://" + address[at+1:]
 }
 
 // Status returns what GET /status says, as it is.
@@ -90,24 +107,20 @@ func (c *Client) Purge(ctx context.Context, s Selection) (int, error) {
 	return n.Count, err
 }
 
-// callTimeout is how long a running freshet may take to answer anything but a tail: one that is frozen says nothing.
+// callTimeout is how long a running freshet may take to answer anything but a tail: one that is frozen says nothing. It
+// takes longest for keys that are named, 20 s, after which it says that it is not done.
 const callTimeout = 30 * time.Second
 
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.await(ctx, method, path, in, out)
-}
-
-// await is call without a limit of its own.
-func (c *Client) await(ctx context.Context, method, path string, in, out any) error {
 	res, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
-		return fmt.Errorf("%s%s: read the answer: %w", c.base, path, err)
+		return fmt.Errorf("%s%s: read the answer: %w", c.shown, path, err)
 	}
 	return nil
 }
@@ -123,6 +136,10 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 		body = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	var u *url.Error
+	if errors.As(err, &u) {
+		return nil, fmt.Errorf("%s is no address of an admin listener (--url): %w; write http://HOST:PORT", c.shown, u.Err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +147,15 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	res, err := c.http.Do(req)
-	if err != nil {
-		var u *url.Error
+	switch {
+	case errors.Is(err, context.Canceled): // by the caller, which says nothing of freshet
+		return nil, fmt.Errorf("%s: %w", c.shown+path, context.Canceled)
+	case err != nil:
 		if errors.As(err, &u) {
 			err = u.Err // without the method and the address once more
 		}
 		return nil, fmt.Errorf("%w at %s: %w; does it run, and does it listen there (admin.listen, or --url)?", ErrAway,
-			c.base, err)
+			c.shown, err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
@@ -147,7 +166,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	if json.Unmarshal(text, &f) != nil || f.Error == "" {
 		f.Error = strings.TrimSpace(string(text))
 	}
-	return nil, &refusal{at: c.base + path, status: res.Status, code: res.StatusCode, sentence: f.Error}
+	return nil, &refusal{at: c.shown + path, status: res.Status, code: res.StatusCode, sentence: f.Error}
 }
 
 // refusal is what a running freshet says when it does not do what was asked.

@@ -195,10 +195,10 @@ func (c *Client) Invalidate(ctx context.Context, s Scope) (string, error) {
 	return done.ID, unfit(err)
 }
 
-// InvalidateKeys implements [Invalidations]. It waits as long as it takes: until the keys' second deletes are done.
+// InvalidateKeys implements [Invalidations].
 func (c *Client) InvalidateKeys(ctx context.Context, keys []string) (int, error) {
 	var n Counted
-	err := c.await(ctx, http.MethodPost, "/invalidate", Invalidation{Keys: keys}, &n)
+	err := c.call(ctx, http.MethodPost, "/invalidate", Invalidation{Keys: keys}, &n)
 	return n.Count, unfit(err)
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -266,6 +268,49 @@ func TestTheClientDoesWhatTheServerOffers(t *testing.T) {
 	gone := NewClient("http://127.0.0.1:1", "", hc)
 	if _, err := gone.Status(t.Context()); !errors.Is(err, ErrAway) {
 		t.Fatalf("nobody there: %v", err)
+	}
+}
+
+// A password in --url is in no message, whatever is wrong.
+func TestNoMessageOfTheClientHasAPassword(t *testing.T) {
+	f := start(t, Options{Token: "s3cret"})
+	at := strings.TrimPrefix(f.url, "http://")
+	hc := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, url := range []string{
+		"http://me:hunter2@127.0.0.1:1", "http://me:hunter 2@127.0.0.1:1", "me:hunter2@127.0.0.1:1", "http://me:hunter2@" + at,
+		"http://me:hunter2@" + at + "/elsewhere",
+	} {
+		c := NewClient(url, "guessed", hc)
+		_, err := c.Replay(t.Context(), Selection{All: true})
+		if err == nil || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "127.0.0.1:") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := NewClient(f.url, "", hc).Status(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrAway) {
+		t.Errorf("nobody waits for the answer any more: %v", err)
+	}
+	if _, err := NewClient("127.0.0.1:1", "", hc).Status(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "write http://HOST:PORT") {
+		t.Errorf("without a scheme: %v", err)
+	}
+}
+
+// A process that is stopped takes connections, and says nothing.
+func TestAFreshetThatIsFrozenIsNotWaitedFor(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := NewClient("http://"+l.Addr().String(), "", &http.Client{Transport: &http.Transport{DisableKeepAlives: true}})
+	c.timeout = 50 * time.Millisecond
+	if _, err := c.InvalidateKeys(t.Context(), []string{"product:1"}); !errors.Is(err, ErrAway) {
+		t.Errorf("keys: %v", err)
+	}
+	if _, err := c.Status(t.Context()); !errors.Is(err, ErrAway) {
+		t.Errorf("status: %v", err)
 	}
 }
 

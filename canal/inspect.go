@@ -103,6 +103,33 @@ func (s *session) cascades(o *Options, out *Schema) error {
 	return nil
 }
 
+// Views returns the wanted views that our user may see, without columns. Rows of a view are in the binlog under the
+// names of its tables.
+func Views(ctx context.Context, o Options) (all []*event.Table, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, err
+	}
+	s, err := o.connect(ctx, queryTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	fold, err := s.foldsNames()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.rows("SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW' ORDER BY 1, 2")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		if o.wanted(fold, r[0], r[1]) {
+			all = append(all, &event.Table{Schema: r[0], Name: r[1], FoldNames: fold})
+		}
+	}
+	return all, nil
+}
+
 // Elsewhere is a wanted table whose rows are in other tables.
 type Elsewhere struct{ Table, Engine string }
 

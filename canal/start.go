@@ -11,11 +11,11 @@ import (
 )
 
 // Locate turns what an operator says of a position into one that the source can go on from: "now", "earliest",
-// "gtid:<set>", "<file>:<position>", or a time (RFC 3339, or 2006-01-02 15:04:05 in UTC): the position before the
-// first transaction that was committed then or later. The position has no epoch yet. The error is a [*GapError] if
-// the source does not have what follows the position any more, and [ErrBeforeBinlog] if its binlog begins after a time.
+// "gtid:<set>", "<file>:<position>", or a time (RFC 3339): the position before the first transaction that was committed
+// then or later. The position has no epoch yet. The error is a [*GapError] if the source does not have what follows the
+// position any more, and [ErrBeforeBinlog] if its binlog begins after a time.
 func Locate(ctx context.Context, o Options, where string) (event.Position, error) {
-	if at, isTime := parseTime(where); isTime {
+	if at, err := time.Parse(time.RFC3339, where); err == nil {
 		return o.locate(ctx, func(o *Options, s *session, info *SourceInfo) (event.Position, error) {
 			return o.positionAt(ctx, s, info, at)
 		})
@@ -85,15 +85,6 @@ func (o Options) locate(ctx context.Context, find func(*Options, *session, *Sour
 
 // ErrBeforeBinlog says that a time is before the beginning of the oldest binlog file.
 var ErrBeforeBinlog = errors.New("it is not known what came before")
-
-func parseTime(s string) (time.Time, bool) {
-	for _, layout := range []string{time.RFC3339, time.DateTime} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t, true
-		}
-	}
-	return time.Time{}, false
-}
 
 // usable says why nothing can be read from the server at all.
 func (info *SourceInfo) usable() error {

@@ -265,7 +265,7 @@ func TestAPositionIsFoundByTime(t *testing.T) {
 		}
 		p.Epoch = 1
 		reading(t, startAt(p), d.options()).wantRows(d, "insert DB.t (4)")
-		p, err = Locate(t.Context(), o, time.Unix(base+5, 0).UTC().Format(time.DateTime))
+		p, err = Locate(t.Context(), o, time.Unix(base+5, 0).In(time.FixedZone("", 3600)).Format(time.RFC3339))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,6 +57,13 @@ func isRefusedLogin(err error) bool {
 		(strings.HasPrefix(e.Answer, "WRONGPASS ") || strings.HasPrefix(e.Answer, "ERR invalid password"))
 }
 
+// withoutArguments returns an answer without the arguments that Redis repeats of a command that it does not know: the
+// password is one of them.
+func withoutArguments(answer string) string {
+	known, _, _ := strings.Cut(answer, ", with args beginning with:")
+	return known
+}
+
 // maxAnswer is more than any answer to AUTH has, in bytes.
 const maxAnswer = 4 << 10
 
@@ -91,7 +98,7 @@ func (e *endpoint) auth(c net.Conn, args ...string) error {
 	case answer == "+OK":
 		return nil
 	case strings.HasPrefix(answer, "-"):
-		return &retry.LoginRefused{Answer: answer[1:]}
+		return &retry.LoginRefused{Answer: withoutArguments(answer[1:])}
 	}
 	return errors.New("log in: the answer makes no sense: is this a Redis server?")
 }

@@ -264,3 +264,24 @@ func TestAPasswordThatCannotBeReadIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// A server that does not know AUTH repeats what it was given, which is in no message: such as one whose administrator
+// has renamed the command.
+func TestAPasswordThatRedisRepeatsIsInNoMessage(t *testing.T) {
+	server := testbed.Redis(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
+	for _, user := range []string{"", "some"} {
+		password := credential.Text("hunter2")
+		s := single(t, SingleOptions{Address: server.Addr, Username: user, Password: password, Timeout: 10 * time.Second})
+		if err := s.Ping(t.Context()); err == nil || strings.Contains(err.Error(), "hunter2") ||
+			!strings.Contains(err.Error(), "unknown command") {
+			t.Errorf("a server says %v", err)
+		}
+		asked := &Sentinels{
+			Name: "shop", Addresses: []string{server.Addr}, Username: user, Password: password, Timeout: 20 * time.Second,
+		}
+		if _, err := asked.Master(t.Context()); err == nil || strings.Contains(err.Error(), "hunter2") ||
+			!strings.Contains(err.Error(), "unknown command") {
+			t.Errorf("a sentinel says %v", err)
+		}
+	}
+}

@@ -42,6 +42,31 @@ func checkComputed(info *canal.SourceInfo, route *router.Router, tables []*event
 	}
 }
 
+// checkPartial says which JSON columns that mappings need are in row images in part only.
+//
+// Source: MySQL Reference Manual, "Binary Logging Options and Variables", binlog_row_value_options.
+func checkPartial(info *canal.SourceInfo, route *router.Router, tables []*event.Table, r *Report) {
+	if !strings.Contains(strings.ToUpper(info.RowValueOptions), "PARTIAL_JSON") {
+		return
+	}
+	for _, t := range tables {
+		var names []string
+		needs, _ := route.Bind(t) // what is wrong with it has been said
+		for _, n := range needs {
+			if c := &t.Columns[n.Column]; n.Text && c.Class == event.ClassJSON {
+				names = append(names, c.Name)
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		r.add(Warn, fmt.Sprintf("%s: binlog_row_value_options is %s: where a JSON column is changed in part, row images have "+
+			"that part alone, and mappings need %s: such a change forgets all keys of the table, or deletes what it would write",
+			t, info.RowValueOptions, strings.Join(names, ", ")),
+			set(info, "binlog_row_value_options", "''"))
+	}
+}
+
 // leavesComputedOut reports whether the server may leave columns that an expression makes out of row images though
 // binlog_row_image is FULL, or FULL_NODUP. Observed: 11.4.5 does so with FULL_NODUP only, 11.8.9 always; 10.11.19
 // has no FULL_NODUP.

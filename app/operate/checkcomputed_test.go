@@ -56,3 +56,37 @@ mappings:
 		}
 	}
 }
+
+// With PARTIAL_JSON the text of a JSON column that was changed in part is not known.
+func TestCheckWarnsOfJSONColumnsThatRowImagesHaveInPart(t *testing.T) {
+	source := testbed.MySQL(t)
+	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.item (id INT PRIMARY KEY, about JSON)",
+		"CREATE TABLE shop.other (id INT PRIMARY KEY, about JSON)")
+	c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["`+source.Addr+`"], user: root}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings:
+  - {table: shop.item, keys: ["item:{id}"], rebuild: {from: row}}
+  - {table: shop.other, keys: ["other:{id}"]}
+`), CheckMappings)
+	testbed.Must(t, err)
+	warned := func() (all []string) {
+		var r Report
+		checkSource(t.Context(), c, &r)
+		for _, f := range r.Findings {
+			if f.Grade == Warn && strings.Contains(f.What, "JSON") {
+				all = append(all, f.What+" -> "+f.Fix)
+			}
+		}
+		return all
+	}
+	if got := warned(); len(got) > 0 {
+		t.Errorf("of whole images: %s", got)
+	}
+	source.Exec(t, "SET GLOBAL binlog_row_value_options = 'PARTIAL_JSON'")
+	if got := warned(); len(got) != 1 || !strings.HasPrefix(got[0], "shop.item: binlog_row_value_options is PARTIAL_JSON") ||
+		!strings.Contains(got[0], "mappings need about: ") ||
+		!strings.HasSuffix(got[0], " -> SET PERSIST binlog_row_value_options = '';") {
+		t.Errorf("of partial ones: %s", got)
+	}
+}

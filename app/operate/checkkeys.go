@@ -65,8 +65,12 @@ func checkKeys(ctx context.Context, c *config.Config, r *Report, rdb *redis.Clie
 			r.add(Fail, fmt.Sprintf("redis %s: user %s may not touch %s", at, user, t.touched),
 				fmt.Sprintf("ACL SETUSER %s %s", user, t.rule))
 		case !redis.IsPermissionError(err): // of commands, missingCommands tells
-			r.add(Fail, fmt.Sprintf("redis %s: whether user %s may touch %s could not be tried: %v", at, user, t.touched, err),
-				"")
+			grade := Fail
+			if retry.ClassifyRedis(err) == retry.Memory { // freshet deletes what it cannot write
+				grade = Warn
+			}
+			r.add(grade, fmt.Sprintf("redis %s: whether user %s may touch %s could not be tried: %v", at, user, t.touched, err),
+				retry.RedisAdvice(err))
 			return
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -64,7 +66,7 @@ func checkRedis(ctx context.Context, c *config.Config, tables []*event.Table, r 
 // checkServer reports whether the server could be asked all.
 func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServer) bool {
 	if err := s.rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
-		r.add(Fail, fmt.Sprintf("redis %s: %v", s, err), mendPing(c))
+		r.add(Fail, fmt.Sprintf("redis %s: %v", s, err), mendPing(c, err))
 		return false
 	}
 	s.at = s.String() // with sentinels it is known by now
@@ -86,6 +88,7 @@ func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServe
 		return false
 	}
 	checkActions(ctx, c, r, s)
+	checkSearch(ctx, c, r, s)
 	checkKeys(ctx, c, r, s.rdb, s.at)
 	return true
 }
@@ -189,8 +192,22 @@ func persistence(info map[string]string, setting func(name string) string) (mess
 	return "", ""
 }
 
-func mendPing(c *config.Config) string {
-	if c.Redis.Mode == config.RedisCluster {
+func mendPing(c *config.Config, err error) string {
+	if advice := retry.RedisAdvice(err); advice != "" {
+		return advice
+	}
+	secure := c.Redis.TLS.Client("") != nil
+	if secure && errors.Is(err, context.DeadlineExceeded) {
+		return "does it speak TLS at this address, as redis.tls says, and is it up?"
+	}
+	if !secure && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		return "it closes the connection, as a server does that wants TLS: set redis.tls.mode to verify"
+	}
+	switch c.Redis.Mode {
+	case config.RedisSentinel:
+		return "the sentinels give this address for it: can it be reached from here (else see replica-announce-ip in its " +
+			"settings), is it up, and are redis.username and password right?"
+	case config.RedisCluster:
 		return "the cluster gives this address for it: can it be reached from here (else see cluster-announce-ip, or " +
 			"cluster-announce-hostname), is it up, and are redis.username and password right?"
 	}
@@ -206,7 +223,7 @@ func mendUnlink(c *config.Config, err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer within redis.timeout"
 	}
-	return ""
+	return retry.RedisAdvice(err)
 }
 
 // refusedKey reports whether a command was refused for its keys or channels, and not for itself.
@@ -218,11 +235,11 @@ func refusedKey(err error) bool {
 func plainRights(c *config.Config) string {
 	switch {
 	case c.Redis.Mode == config.RedisCluster:
-		return "+ping +info +unlink +asking " + clusterRights
+		return "+ping +info +unlink +scan +dbsize +asking " + clusterRights
 	case c.Redis.DB != 0:
-		return "+ping +info +select +unlink"
+		return "+ping +info +select +unlink +scan +dbsize"
 	}
-	return "+ping +info +unlink"
+	return "+ping +info +unlink +scan +dbsize"
 }
 
 func orDefaultUser(c *config.Config) string {

@@ -1,7 +1,9 @@
 package operate
 
 import (
+	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/freshet/freshet/config"
@@ -95,4 +97,64 @@ func TestCheckRefusesAnActiveActiveDatabase(t *testing.T) {
 		}
 	}
 	t.Errorf("%+v", r.Findings)
+}
+
+// What is wrong is not always the address, or a right.
+func TestCheckSaysWhatToDoAboutARedisThatRefuses(t *testing.T) {
+	full := testbed.Redis(t, "--maxmemory", "1kb")
+	wants := testbed.Redis(t, "--requirepass", "secret")
+	l, err := net.Listen("tcp", "127.0.0.1:0") // as a server with TLS does
+	testbed.Must(t, err)
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 100))
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		closing.Wait()
+	})
+	for _, x := range []struct {
+		addr  string
+		grade Grade
+		more  func(*config.Config)
+		says  string
+	}{
+		{full.Addr, Warn, func(*config.Config) {}, "could not be tried: OOM command not allowed"},
+		{full.Addr, Warn, func(*config.Config) {}, " -> Redis is at its maxmemory and evicts nothing: see maxmemory-policy"},
+		{full.Addr, Fail, func(c *config.Config) { c.Redis.DB = 99 }, " -> correct redis.db"},
+		{wants.Addr, Fail, func(*config.Config) {}, " -> set redis.password"},
+		{wants.Addr, Fail, func(c *config.Config) { c.Redis.Password = config.NewSecret("guessed") },
+			" -> correct redis.username and redis.password"},
+		{l.Addr().String(), Fail, func(*config.Config) {}, "set redis.tls.mode"},
+	} {
+		c := rebuilding(t, x.addr)
+		x.more(c)
+		if text := found(t, c, x.grade); !strings.Contains(text, x.says) {
+			t.Errorf("want %q: %s", x.says, text)
+		}
+	}
+	if text := found(t, rebuilding(t, full.Addr), Fail); text != "" {
+		t.Errorf("freshet can run on a full redis, and check fails: %s", text)
+	}
+}
+
+// rebuilding is a configuration that writes values.
+func rebuilding(t *testing.T, addr string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["127.0.0.1:1"], user: freshet}
+redis: {addresses: ["`+addr+`"], timeout: 10s}
+mappings:
+  - {table: shop.product, keys: ["product:{id}"], rebuild: {from: row}, incr: "gen:{id}"}
+  - {table: shop.tag, set: {key: "tags:{id}", member: "{id}"}}
+`), CheckMappings)
+	testbed.Must(t, err)
+	return c
 }

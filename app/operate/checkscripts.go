@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/retry"
 )
 
 // checkActions tries the actions of the mappings, besides deletes, on a key that nobody has: scripts, and the commands
@@ -72,10 +73,18 @@ func checkActions(ctx context.Context, c *config.Config, r *Report, s *redisServ
 	if len(may) > 0 {
 		r.add(OK, "redis takes "+strings.Join(may, ", "), "")
 	}
-	if len(mayNot) > 0 {
-		r.add(grade, fmt.Sprintf("redis %s refuses %s: %v", s.at, strings.Join(mayNot, ", "), first),
-			fmt.Sprintf("ACL SETUSER %s +@read +@write +evalsha +script|load +time ~%s*", orDefaultUser(c), c.Redis.KeyPrefix))
+	if len(mayNot) == 0 {
+		return
 	}
+	then, fix := "", fmt.Sprintf("ACL SETUSER %s +@read +@write +evalsha +script|load +time ~%s*", orDefaultUser(c),
+		c.Redis.KeyPrefix)
+	switch class := retry.ClassifyRedis(first); {
+	case class == retry.Memory:
+		grade, then, fix = Warn, ", so keys are deleted instead", retry.RedisAdvice(first)
+	case class != retry.Key && !retry.IsDenied(first): // it is no matter of rights
+		fix = retry.RedisAdvice(first)
+	}
+	r.add(grade, fmt.Sprintf("redis %s refuses %s%s: %v", s.at, strings.Join(mayNot, ", "), then, first), fix)
 }
 
 // commandsOf returns the commands that the actions and notices of the mappings need, each once.
@@ -135,11 +144,11 @@ func trials(key string) map[string][]any {
 	return map[string][]any{
 		"del": {"del", key}, "evalsha": {"evalsha", strings.Repeat("0", 40), "1", key}, "exists": {"exists", key},
 		"get": {"get", key}, "hdel": {"hdel", key, "f"}, "hexists": {"hexists", key, "f"}, "hget": {"hget", key, "f"},
-		"hlen": {"hlen", key}, "hmget": {"hmget", key, "f"}, "mget": {"mget", key}, "mset": {"mset", key, "1"},
+		"hlen": {"hlen", key}, "hscan": {"hscan", key, "0"}, "hmget": {"hmget", key, "f"}, "mget": {"mget", key}, "mset": {"mset", key, "1"},
 		"hset": {"hset", key, "f", "1"}, "incr": {"incr", key},
 		"persist": {"persist", key}, "pexpire": {"pexpire", key, "1000"}, "pttl": {"pttl", key},
 		"publish": {"publish", key, "1"},
-		"rename":  {"rename", key, key}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
+		"rename":  {"rename", key, key}, "scan": {"scan", "0", "match", key, "count", "1"}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
 		"set": {"set", key, "1", "px", "1000"}, "srem": {"srem", key, "m"}, "time": {"time"}, "unlink": {"unlink", key},
 		"xadd": {"xadd", key, "*", "f", "1"}, "zadd": {"zadd", key, "1", "m"}, "zrem": {"zrem", key, "m"},
 	}

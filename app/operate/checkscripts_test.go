@@ -77,7 +77,7 @@ func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 		t.Errorf("with all that is needed, but PING: %s", text)
 	}
 	c.Redis.DB = 1
-	if text := told(); !strings.HasSuffix(text, "ACL SETUSER some +ping +info +select +unlink ~*") {
+	if text := told(); !strings.HasSuffix(text, "ACL SETUSER some +ping +info +select +unlink +scan +dbsize ~*") {
 		t.Errorf("without SELECT: %q", text)
 	}
 }

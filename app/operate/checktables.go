@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/freshet/freshet/app/connect"
@@ -28,8 +29,13 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		r.add(Fail, err.Error(), "")
 		return nil
 	}
-	for _, p := range route.Unfit(s.Tables) {
-		r.add(Fail, p.Problem.Error(), "")
+	misfits := route.Unfit(s.Tables)
+	var views []*event.Table
+	if slices.ContainsFunc(misfits, func(p router.Misfit) bool { return p.Mapping != nil }) {
+		views, _ = canal.Views(ctx, o) // they only say more
+	}
+	for _, p := range misfits {
+		r.add(Fail, p.Problem.Error(), isView(views, p.Mapping))
 	}
 	findings := append(lint.Remarks(route), lint.Check(route, s.Tables...)...)
 	writes := lint.Writes(route)
@@ -45,6 +51,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		r.add(Warn, f.String(), "")
 	}
 	checkComputed(info, route, s.Tables, r)
+	checkPartial(info, route, s.Tables, r)
 	if !wholeImages(info) && len(writes) > 0 {
 		var names []string
 		for _, w := range writes {
@@ -69,6 +76,18 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
 	}
 	return s.Tables
+}
+
+// isView says what to do where what a mapping names is a view; "": it names none.
+func isView(views []*event.Table, m *router.Mapping) string {
+	i := -1
+	if m != nil {
+		i = slices.IndexFunc(views, m.Matches)
+	}
+	if i < 0 {
+		return "" // that there is no such table has been said
+	}
+	return views[i].String() + " is a view, whose changes are in the binlog under the names of its tables: map those"
 }
 
 // checkCascade says what foreign keys change that freshet cannot see.

@@ -123,3 +123,31 @@ mappings:
 		})
 	}
 }
+
+// A view is there, and no mapping can be for it.
+func TestCheckSaysThatAMappedTableIsAView(t *testing.T) {
+	source := testbed.MariaDB(t)
+	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY)",
+		"CREATE VIEW shop.cheap AS SELECT id FROM shop.product")
+	c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["`+source.Addr+`"], user: root}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings:
+  - {table: shop.cheap, keys: ["cheap:{id}"]}
+  - {table: shop.dear, keys: ["dear:{id}"]}
+  - {table: "shop.*", keys: ["any:{id}"]}
+`), CheckMappings)
+	testbed.Must(t, err)
+	var r Report
+	checkSource(t.Context(), c, &r)
+	var failed []string
+	for _, f := range r.Findings {
+		if f.Grade == Fail {
+			failed = append(failed, f.What+" -> "+f.Fix)
+		}
+	}
+	if len(failed) != 2 || !strings.HasSuffix(failed[0], " -> shop.cheap is a view, whose changes are in the binlog under the "+
+		"names of its tables: map those") || !strings.HasSuffix(failed[1], " -> ") {
+		t.Errorf("%s", strings.Join(failed, "\n"))
+	}
+}

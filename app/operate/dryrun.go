@@ -86,6 +86,9 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	if _, err := redis.Server(ctx); err != nil {
 		return nil, fmt.Errorf("redis %s: %w", connect.RedisName(c), err)
 	}
+	if err := searchable(ctx, c, redis, parts); err != nil {
+		return nil, err
+	}
 	for _, keys := range parts {
 		here := &Cached{Keys: map[string]int{}}
 		look, err := scope.New(scope.Deps{

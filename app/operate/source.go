@@ -227,13 +227,27 @@ func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) {
 	}
 	if len(lacking) > 0 {
 		r.add(Fail, fmt.Sprintf("user %s lacks %s", c.Source.User, strings.Join(lacking, " and ")),
-			fmt.Sprintf("GRANT %s ON *.* TO '%s'@'%%';", strings.Join(lacking, ", "), c.Source.User))
+			fmt.Sprintf("GRANT %s ON *.* TO %s;", strings.Join(lacking, ", "), account(c, info)))
 		return
 	}
 	r.add(OK, fmt.Sprintf("user %s may read the binlog", c.Source.User), "")
 	for _, u := range blindSpots(info.Flavor, have, len(c.Source.Addresses) > 1) {
 		r.add(OK, fmt.Sprintf("user %s has no right %s: %s", c.Source.User, u.right, u.then), "")
 	}
+}
+
+// grantee finds the account in a grant.
+var grantee = regexp.MustCompile("(?i)^GRANT .* TO ((?:`[^`]*`|'[^']*')@(?:`[^`]*`|'[^']*'))")
+
+// account returns the account that we are to the server, as it prints it: its host is seldom the one that we come from.
+// Where the server does not say, any host is meant.
+func account(c *config.Config, info *canal.SourceInfo) string {
+	for _, g := range info.Grants {
+		if m := grantee.FindStringSubmatch(g); m != nil {
+			return m[1]
+		}
+	}
+	return "'" + strings.ReplaceAll(c.Source.User, "'", "''") + "'@'%'"
 }
 
 // rightsOf returns the rights on everything that grants give, as SHOW GRANTS prints them.

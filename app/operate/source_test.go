@@ -63,3 +63,20 @@ func TestCheckNamesWhatAUserDoesNotSee(t *testing.T) {
 		}
 	}
 }
+
+// A right is given to the account that the server knows: to the same user at another host it would be refused.
+func TestCheckGivesARightToTheAccountOfTheServer(t *testing.T) {
+	for grant, want := range map[string]string{
+		"GRANT REPLICATION SLAVE ON *.* TO `o'neil`@`10.%`": "GRANT REPLICATION CLIENT ON *.* TO `o'neil`@`10.%`;",
+		"GRANT REPLICATION SLAVE ON *.* TO 'f'@'h'":         "GRANT REPLICATION CLIENT ON *.* TO 'f'@'h';",
+		"GRANT `r`@`%` TO `f`@`h`":                          "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `f`@`h`;",
+		"":                                                  "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'o''neil'@'%';",
+	} {
+		conf, r := &config.Config{}, &Report{}
+		conf.Source.User = "o'neil"
+		checkGrants(conf, &canal.SourceInfo{Flavor: event.MySQL, Grants: []string{grant}}, r)
+		if len(r.Findings) != 1 || r.Findings[0].Fix != want {
+			t.Errorf("%s: %+v, want %s", grant, r.Findings, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/canal/schema"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // Refusal says why a table cannot be walked, in a sentence: no time repairs that.
@@ -121,12 +122,31 @@ func (w *Walk) keys(t *table, of string) error {
 		}
 		if k := t.usable(rows[:n]); k != nil {
 			t.index, t.key = rows[0][0], k
-			return nil
+			if hidden, err := w.hidden(t); err != nil || !hidden {
+				return err
+			}
 		}
 		rows = rows[n:]
 	}
 	return refuse("%s has no key along which it can be walked: it needs a primary key, or a unique one of columns that "+
 		"are NOT NULL, other than FLOAT, DOUBLE and SET", t.String())
+}
+
+// errNoKey is the server's answer to the name of a key that it does not know, or does not use.
+// Source: MySQL Server Error Message Reference, ER_KEY_DOES_NOT_EXISTS.
+const errNoKey = 1176
+
+// hidden reports whether the server lets its key not be used: one that is INVISIBLE (MySQL) or IGNORED (MariaDB). A
+// primary key cannot be.
+func (w *Walk) hidden(t *table) (bool, error) {
+	if t.index == "PRIMARY" {
+		return false, nil
+	}
+	_, err := w.query("SELECT 1 FROM " + t.sql() + " LIMIT 0")
+	if e, answered := retry.ServerError(err); answered && e.Code == errNoKey {
+		return true, nil
+	}
+	return false, err
 }
 
 // usable returns the columns of a key by which rows can be ordered and compared; nil: they cannot be.

@@ -23,7 +23,7 @@ func TestTablesAreWalked(t *testing.T) {
 	for _, source := range []*testbed.Server{testbed.MySQL(t), testbed.MariaDB(t)} {
 		for name, test := range map[string]func(*testing.T, *testbed.Server){
 			"every row, by keys of every type": everyRowOnce, "a chunk reads its rows": chunkReadsItsRows,
-			"large rows": largeRows, "conditions": conditions, "refusals": refusedTables, "another key": anotherKey,
+			"large rows": largeRows, "conditions": conditions, "refusals": refusedTables, "another key": anotherKey, "a hidden key": hiddenKey,
 			"a row again": rowAgain, "up to a place": upToAPlace,
 		} {
 			t.Run(string(source.Flavor)+"/"+name, func(t *testing.T) {
@@ -269,6 +269,25 @@ func anotherKey(t *testing.T, source *testbed.Server) {
 	}
 	if text := strings.Join(got, " "); text != "3 2 1 2 3" {
 		t.Errorf("walked %s", text)
+	}
+}
+
+// A key that the server does not use is in its list all the same.
+func hiddenKey(t *testing.T, source *testbed.Server) {
+	hidden := "INVISIBLE"
+	if source.Flavor == testbed.FlavorMariaDB {
+		hidden = "IGNORED"
+	}
+	source.Exec(t, "CREATE TABLE shop.k (a INT NOT NULL, b INT NOT NULL, n INT, UNIQUE z (a), UNIQUE a (b) "+hidden+")",
+		"INSERT INTO shop.k VALUES (1, 30, 1), (2, 20, 2)",
+		"CREATE TABLE shop.none (a FLOAT NOT NULL, b INT NOT NULL, n INT, UNIQUE z (a), UNIQUE a (b) "+hidden+")")
+	testbed.Must(t, over(source, "k", "").Try(t.Context()))
+	if got, _ := all(t, source, "k", "", Size{Rows: 1, Bytes: 1 << 20}); strings.Join(got, " ") != "1 2" {
+		t.Errorf("walked %v", got)
+	}
+	var never Refusal
+	if err := over(source, "none", "").Try(t.Context()); !errors.As(err, &never) {
+		t.Errorf("no other key: %v", err)
 	}
 }
 

@@ -223,7 +223,7 @@ func (c *cli) dlqList() *cobra.Command {
 					}
 					for _, d := range page {
 						fmt.Fprintf(w, "%d\t%s\t%q\t%s\t%d\t%s\t%s\n", d.ID, d.Table, d.Key, d.Action, d.Attempts,
-							d.Last.Format(time.RFC3339), d.Error)
+							d.Last.Format(time.RFC3339), oneLine(d.Error))
 						after = d.ID
 					}
 					shown += len(page)

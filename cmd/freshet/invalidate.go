@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,6 +49,7 @@ func (c *cli) invalidateCommand() *cobra.Command {
 			if err := i.Validate(); err != nil {
 				return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
 			}
+			c.remarkPrefix(append(slices.Clone(i.Keys), i.Pattern))
 			switch {
 			case dry && len(i.Keys) > 0:
 				return usageError{fmt.Errorf("--dry-run says which keys there are, and keys are given; see `%s --help`",
@@ -70,6 +72,21 @@ func (c *cli) invalidateCommand() *cobra.Command {
 	f.BoolVar(&wait, "wait", false, "wait until the keys are forgotten")
 	f.BoolVar(&dry, "dry-run", false, "say how many keys there are, with some examples, and forget none")
 	return c.urlFlag(cmd)
+}
+
+// remarkPrefix says of names that begin with redis.key_prefix what they mean: others than those that Redis shows.
+func (c *cli) remarkPrefix(names []string) {
+	cfg, err := c.load()
+	if err != nil || cfg.Redis.KeyPrefix == "" {
+		return // whoever needs the configuration says what is wrong
+	}
+	for _, name := range names {
+		if p := cfg.Redis.KeyPrefix; strings.HasPrefix(name, p) {
+			fmt.Fprintf(c.stderr, "%q means %q in Redis, since redis.key_prefix is put before each name: leave it out if that is "+
+				"not what you want\n", name, p+name)
+			return
+		}
+	}
 }
 
 // chooseMappings tells the numbers of mappings from keys as they stand there.
@@ -191,10 +208,14 @@ func (c *cli) dry(would string, look func(cfg *config.Config, now *scope.Progres
 func looked(m *event.Meter, at time.Time, p *scope.Progress) (string, *event.Progress) {
 	far := m.Take(at, p.Looked.Load(), p.Keys.Load())
 	far.Keys = p.Found.Load()
+	text := fmt.Sprintf("%d of about %d looked at, %d keys found", far.Done, far.Of, far.Keys)
 	if far.Of == 0 {
-		return fmt.Sprintf("%d looked at, %d keys found", far.Done, far.Keys), far
+		text = fmt.Sprintf("%d looked at, %d keys found", far.Done, far.Keys)
 	}
-	return fmt.Sprintf("%d of about %d looked at, %d keys found", far.Done, far.Of, far.Keys), far
+	if trouble := p.Trouble.Load(); trouble != nil {
+		text = fmt.Sprintf("waiting for redis (%s): %s", oneLine((*trouble).Error()), text)
+	}
+	return text, far
 }
 
 // printFound prints what a dry run has found. Examples are quoted, since keys can hold any bytes.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -93,6 +95,30 @@ func TestKeysAreInvalidatedByTheFreshetThatRuns(t *testing.T) {
 	c.says("forgot 2 keys\n", "invalidate", "product:1", "user:2")
 	if fmt.Sprint(c.keys) != "[product:1 user:2]" || len(c.book.List()) > 0 {
 		t.Errorf("%q, %+v", c.keys, c.book.List())
+	}
+}
+
+// Who copies a name from Redis has the prefix in it, and would believe that the key is forgotten.
+func TestANameWithThePrefixIsRemarkedOn(t *testing.T) {
+	c := newCounter(t)
+	file := filepath.Join(t.TempDir(), "freshet.yaml")
+	testbed.Must(t, os.WriteFile(file, []byte(`
+source: {addresses: ["127.0.0.1:1"], user: u}
+redis: {addresses: ["127.0.0.1:1"], key_prefix: "shop:"}
+admin: {token: hush-hush-hush}
+mappings: [{table: shop.product, keys: ["product:{id}"]}]
+`), 0o600))
+	remark := "\"shop:product:1\" means \"shop:shop:product:1\" in Redis, since redis.key_prefix is put before each name"
+	code, stdout, stderr := c.asks("invalidate", "product:1", "shop:product:1", "--config", file)
+	if code != exitDone || stdout != "forgot 2 keys\n" || !strings.HasPrefix(stderr, remark) {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	code, _, stderr = c.asks("invalidate", "--pattern", "shop:*", "--config", file)
+	if code != exitDone || !strings.HasPrefix(stderr, `"shop:*" means "shop:shop:*" in Redis`) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if code, _, stderr := c.asks("invalidate", "product:1", "--config", file); code != exitDone || stderr != "" {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 

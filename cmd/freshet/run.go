@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -186,8 +187,8 @@ func (c *cli) positionCommand() *cobra.Command {
 		Use:   "set gtid:SET | FILE:POSITION | TIME",
 		Short: "Set the saved position of a freshet that is stopped",
 		Long: `Sets where freshet continues: after a GTID set, at a position in a binlog file, or at a time (RFC 3339, such as
-2026-01-31T08:00:00Z: the start of the file that was written then). Going back is always safe: keys are deleted again.
-Going forward leaves out the changes in between, so it needs --skip, and cached keys of those changes stay stale.
+2026-01-31T08:00:00Z: before the first transaction that was committed then or later). Going back is always safe: keys
+are deleted again. Going forward leaves out the changes in between, so it needs --skip, and cached keys of those changes stay stale.
 Refused while freshet runs.`,
 		Example: `  freshet position set gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-57
   freshet position set binlog.000112:4
@@ -209,7 +210,15 @@ Refused while freshet runs.`,
 // place is how a position may be written; whether there is such a place is for the source to say.
 var place = regexp.MustCompile(`^(now|earliest|gtid:.+|[^\s:]+:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].+)$`)
 
+// aTime is how a time begins. Without its zone, nobody knows which is meant, and one that is later than was meant leaves
+// changes out.
+var aTime = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)`)
+
 func isPlace(_ *cobra.Command, args []string) error {
+	if _, err := time.Parse(time.RFC3339, args[0]); err != nil && aTime.MatchString(args[0]) {
+		return fmt.Errorf("%q is no time: write it with its zone, such as 2026-01-31T08:00:00Z or 2026-01-31T09:00:00+01:00",
+			args[0])
+	}
 	if !place.MatchString(args[0]) {
 		return fmt.Errorf("%q is no position: write gtid:SET, FILE:POSITION or a time such as 2026-01-31T08:00:00Z", args[0])
 	}

@@ -236,6 +236,11 @@ func TestADryRunSaysHowFarItIs(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
+	away := errors.New("dial tcp:\nconnection refused")
+	p.Trouble.Store(&away)
+	if text, _ := looked(&m, now, &p); !strings.HasPrefix(text, "waiting for redis (dial tcp: connection refused): 1001 ") {
+		t.Errorf("while redis does not answer: %q", text)
+	}
 }
 
 func TestProgressIsALineNowAndThenElsewhere(t *testing.T) {
