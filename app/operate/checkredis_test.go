@@ -130,8 +130,10 @@ func TestCheckSaysWhatToDoAboutARedisThatRefuses(t *testing.T) {
 		{full.Addr, Warn, func(*config.Config) {}, " -> Redis is at its maxmemory and evicts nothing: see maxmemory-policy"},
 		{full.Addr, Fail, func(c *config.Config) { c.Redis.DB = 99 }, " -> correct redis.db"},
 		{wants.Addr, Fail, func(*config.Config) {}, " -> set redis.password"},
-		{wants.Addr, Fail, func(c *config.Config) { c.Redis.Password = config.NewSecret("guessed") },
-			" -> correct redis.username and redis.password"},
+		{
+			wants.Addr, Fail, func(c *config.Config) { c.Redis.Password = config.NewSecret("guessed") },
+			" -> correct redis.username and redis.password",
+		},
 		{l.Addr().String(), Fail, func(*config.Config) {}, "set redis.tls.mode"},
 	} {
 		c := rebuilding(t, x.addr)
