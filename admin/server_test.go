@@ -277,7 +277,8 @@ func TestNoMessageOfTheClientHasAPassword(t *testing.T) {
 	at := strings.TrimPrefix(f.url, "http://")
 	hc := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, url := range []string{
-		"http://me:hunter2@127.0.0.1:1", "http://me:hunter 2@127.0.0.1:1", "me:hunter2@127.0.0.1:1", "http://me:hunter2@" + at,
+		"http://me:hunter2@127.0.0.1:1", "http://me:hunter 2@127.0.0.1:1", "me:hunter2@127.0.0.1:1",
+		"http://me:hunter2@" + at,
 		"http://me:hunter2@" + at + "/elsewhere",
 	} {
 		c := NewClient(url, "guessed", hc)

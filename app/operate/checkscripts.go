@@ -144,11 +144,13 @@ func trials(key string) map[string][]any {
 	return map[string][]any{
 		"del": {"del", key}, "evalsha": {"evalsha", strings.Repeat("0", 40), "1", key}, "exists": {"exists", key},
 		"get": {"get", key}, "hdel": {"hdel", key, "f"}, "hexists": {"hexists", key, "f"}, "hget": {"hget", key, "f"},
-		"hlen": {"hlen", key}, "hscan": {"hscan", key, "0"}, "hmget": {"hmget", key, "f"}, "mget": {"mget", key}, "mset": {"mset", key, "1"},
+		"hlen": {"hlen", key}, "hscan": {"hscan", key, "0"}, "hmget": {"hmget", key, "f"},
+		"mget": {"mget", key}, "mset": {"mset", key, "1"},
 		"hset": {"hset", key, "f", "1"}, "incr": {"incr", key},
 		"persist": {"persist", key}, "pexpire": {"pexpire", key, "1000"}, "pttl": {"pttl", key},
 		"publish": {"publish", key, "1"},
-		"rename":  {"rename", key, key}, "scan": {"scan", "0", "match", key, "count", "1"}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
+		"rename":  {"rename", key, key}, "scan": {"scan", "0", "match", key, "count", "1"},
+		"sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
 		"set": {"set", key, "1", "px", "1000"}, "srem": {"srem", key, "m"}, "time": {"time"}, "unlink": {"unlink", key},
 		"xadd": {"xadd", key, "*", "f", "1"}, "zadd": {"zadd", key, "1", "m"}, "zrem": {"zrem", key, "m"},
 	}

@@ -42,7 +42,8 @@ func checkSearch(ctx context.Context, c *config.Config, r *Report, s *redisServe
 	}
 	const then = "keys cannot be looked for, so doubts are not answered, and `freshet invalidate` takes the names of keys alone"
 	if redis.IsPermissionError(why) {
-		r.add(Warn, fmt.Sprintf("redis %s: user %s may not run %s: %s", s.at, orDefaultUser(c), strings.Join(missing, ", "), then),
+		r.add(Warn, fmt.Sprintf("redis %s: user %s may not run %s: %s", s.at, orDefaultUser(c), strings.Join(missing, ", "),
+			then),
 			fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
 		return
 	}

@@ -78,7 +78,7 @@ func (c *cli) invalidateCommand() *cobra.Command {
 func (c *cli) remarkPrefix(names []string) {
 	cfg, err := c.load()
 	if err != nil || cfg.Redis.KeyPrefix == "" {
-		return // whoever needs the configuration says what is wrong
+		return // what needs the configuration says what is wrong
 	}
 	for _, name := range names {
 		if p := cfg.Redis.KeyPrefix; strings.HasPrefix(name, p) {

@@ -210,8 +210,8 @@ Refused while freshet runs.`,
 // place is how a position may be written; whether there is such a place is for the source to say.
 var place = regexp.MustCompile(`^(now|earliest|gtid:.+|[^\s:]+:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].+)$`)
 
-// aTime is how a time begins. Without its zone, nobody knows which is meant, and one that is later than was meant leaves
-// changes out.
+// aTime is how a time begins. Without its zone, nobody knows which is meant, and one that is later than was meant
+// leaves changes out.
 var aTime = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)`)
 
 func isPlace(_ *cobra.Command, args []string) error {
