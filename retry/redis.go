@@ -140,6 +140,13 @@ func IsDenied(err error) bool {
 	return ok && a.denied
 }
 
+// IsUnknownCommand reports whether Redis does not know a command by its name: it is too old, or the command was renamed
+// or disabled.
+func IsUnknownCommand(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
+
+// IsBarred reports whether Redis refuses a command whatever it is about: this user may not run it, or nobody may.
+func IsBarred(err error) bool { return redis.HasErrorPrefix(err, "NOPERM") || IsUnknownCommand(err) }
+
 // IsRedirection reports whether a node of a cluster says that it does not serve the keys of a command, or not now, for
 // their slot is, or is being moved, elsewhere; and whether it says that the node which takes the slot serves them if it
 // is asked to (ASK).

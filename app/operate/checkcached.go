@@ -14,6 +14,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/keyspace"
 )
@@ -224,7 +225,7 @@ func (s *sample) report(c *config.Config, r *Report) {
 			fmt.Sprintf("to have it looked at: ACL SETUSER %s +dbsize +scan +type +pttl +strlen +hlen +llen +scard +zcard +xlen",
 				orDefaultUser(c)))
 		return
-	case redis.HasErrorPrefix(s.withheld, "unknown command"): // nobody may ask, as where a service runs it
+	case retry.IsUnknownCommand(s.withheld): // nobody may ask, as where a service runs it
 		r.add(OK, fmt.Sprintf("what is cached was not looked at: %v", s.withheld), "")
 		return
 	case s.withheld != nil:

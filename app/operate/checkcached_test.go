@@ -102,14 +102,21 @@ mappings:
 	}
 }
 
-// Of what Redis does not say, check says nothing: not that a template has no keys.
-func TestCheckSaysThatItCouldNotLook(t *testing.T) {
+// oneTemplate is a configuration with one key.
+func oneTemplate(t *testing.T) *config.Config {
+	t.Helper()
 	c, err := config.Parse("freshet.yaml", []byte(`
 source: {addresses: ["127.0.0.1:1"], user: freshet}
 redis: {addresses: ["127.0.0.1:1"]}
 mappings: [{table: shop.product, keys: ["product:{id}"]}]
 `), CheckMappings)
 	testbed.Must(t, err)
+	return c
+}
+
+// Of what Redis does not say, check says nothing: not that a template has no keys.
+func TestCheckSaysThatItCouldNotLook(t *testing.T) {
+	c := oneTemplate(t)
 	server := testbed.Redis(t, "--rename-command", "SCAN", "")
 	server.Do(t, "set", "product:1", "v", "ex", "3600")
 	want := "ok what is cached was not looked at: ERR unknown command"
@@ -120,12 +127,7 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 
 // A key can hold any bytes: those that a terminal obeys, and lines that look like findings.
 func TestCheckQuotesTheKeysThatItNames(t *testing.T) {
-	c, err := config.Parse("freshet.yaml", []byte(`
-source: {addresses: ["127.0.0.1:1"], user: freshet}
-redis: {addresses: ["127.0.0.1:1"]}
-mappings: [{table: shop.product, keys: ["product:{id}"]}]
-`), CheckMappings)
-	testbed.Must(t, err)
+	c := oneTemplate(t)
 	s := newSample(c, []*event.Table{defined("shop", "product", "varchar(40)")})
 	var r Report
 	for _, of := range s.of {

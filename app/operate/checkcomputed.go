@@ -24,13 +24,7 @@ func checkComputed(info *canal.SourceInfo, route *router.Router, tables []*event
 		return
 	}
 	for _, t := range tables {
-		var names []string
-		needs, _ := route.Bind(t) // what is wrong with it has been said
-		for _, n := range needs {
-			if c := &t.Columns[n.Column]; c.Computed {
-				names = append(names, c.Name)
-			}
-		}
+		names := needed(route, t, func(c *event.Column, _ bool) bool { return c.Computed })
 		if len(names) == 0 {
 			continue
 		}
@@ -50,13 +44,7 @@ func checkPartial(info *canal.SourceInfo, route *router.Router, tables []*event.
 		return
 	}
 	for _, t := range tables {
-		var names []string
-		needs, _ := route.Bind(t) // what is wrong with it has been said
-		for _, n := range needs {
-			if c := &t.Columns[n.Column]; n.Text && c.Class == event.ClassJSON {
-				names = append(names, c.Name)
-			}
-		}
+		names := needed(route, t, func(c *event.Column, text bool) bool { return text && c.Class == event.ClassJSON })
 		if len(names) == 0 {
 			continue
 		}
@@ -65,6 +53,17 @@ func checkPartial(info *canal.SourceInfo, route *router.Router, tables []*event.
 			t, info.RowValueOptions, strings.Join(names, ", ")),
 			set(info, "binlog_row_value_options", "''"))
 	}
+}
+
+// needed returns the names of those columns that mappings need, as text or only to compare them, and that are meant.
+func needed(route *router.Router, t *event.Table, meant func(c *event.Column, text bool) bool) (names []string) {
+	needs, _ := route.Bind(t) // what is wrong with it has been said
+	for _, n := range needs {
+		if c := &t.Columns[n.Column]; meant(c, n.Text) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // leavesComputedOut reports whether the server may leave columns that an expression makes out of row images though

@@ -129,7 +129,7 @@ func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, 
 	for i, c := range commands {
 		// A right to a key or channel is another matter, see checkKeys: this key is not one of the mappings'.
 		switch err := replies[i].Err(); {
-		case redis.HasErrorPrefix(err, "unknown command"):
+		case retry.IsUnknownCommand(err):
 			unknown = append(unknown, c)
 		case redis.IsPermissionError(err) && !refusedKey(err):
 			missing = append(missing, c)

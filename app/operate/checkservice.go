@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strings"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // checkProduct looks whether a service runs the server, and whether it is a product whose writes are not ours alone.
@@ -14,7 +15,7 @@ import (
 // Enterprise has commands of its own. Source: Redis Software documentation, "Key commands compatibility" (CRDT.DEBUG).
 // It was not tried.
 func checkProduct(ctx context.Context, r *Report, s *redisServer) {
-	if err := s.rdb.ConfigGet(ctx, "save").Err(); err != nil && strings.Contains(err.Error(), "unknown command") {
+	if err := s.rdb.ConfigGet(ctx, "save").Err(); retry.IsUnknownCommand(err) {
 		r.service = true
 		r.add(OK, fmt.Sprintf("redis %s: nobody may run CONFIG there, as where a service runs it", s.at), "")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/scope"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/keyspace"
 )
@@ -31,7 +32,7 @@ func checkSearch(ctx context.Context, c *config.Config, r *Report, s *redisServe
 	var why error
 	for _, name := range wanted {
 		err := s.rdb.Do(ctx, trials[name]...).Err()
-		if err == nil || refusedKey(err) || !isRefused(err) {
+		if err == nil || refusedKey(err) || !retry.IsBarred(err) {
 			continue
 		}
 		missing = append(missing, name)
@@ -42,18 +43,12 @@ func checkSearch(ctx context.Context, c *config.Config, r *Report, s *redisServe
 	}
 	const then = "keys cannot be looked for, so doubts are not answered, and `freshet invalidate` takes the names of keys alone"
 	if redis.IsPermissionError(why) {
-		r.add(Warn, fmt.Sprintf("redis %s: user %s may not run %s: %s", s.at, orDefaultUser(c), strings.Join(missing, ", "),
-			then),
-			fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
+		what := fmt.Sprintf("redis %s: user %s may not run %s: %s", s.at, orDefaultUser(c), strings.Join(missing, ", "), then)
+		r.add(Warn, what, fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
 		return
 	}
 	r.add(Warn, fmt.Sprintf("redis %s has no command %s: %s", s.at, strings.Join(missing, ", "), then),
 		"do not rename or disable it (rename-command)")
-}
-
-// isRefused reports whether Redis refuses a command for good: to this user, or to everybody.
-func isRefused(err error) bool {
-	return redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "unknown command")
 }
 
 // searchable fails if Redis refuses what it takes to look for keys. A pass over Redis would ask again and again.

@@ -32,12 +32,6 @@ func (s Single) Fields(ctx context.Context, key string, cursor uint64, count int
 	return fields, next, err
 }
 
-// withheld reports whether Redis does not tell: the user has no right to ask, or nobody has, since the command was
-// disabled.
-func withheld(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command")
-}
-
 // Server implements [Redis]: the run_id of INFO, which a server draws when it starts, and its master_replid, which is
 // another one once it has taken another's data. One that does not say is like any other; the alarm redis_unknown
 // says so.
@@ -48,7 +42,7 @@ func (s Single) Server(ctx context.Context) (string, error) {
 	var is []string
 	for _, a := range about {
 		info, err := a.Result()
-		if withheld(err) {
+		if retry.IsBarred(err) {
 			return "", nil
 		}
 		if err != nil {
@@ -173,7 +167,7 @@ func (c *Cluster) Size(ctx context.Context) (keys int64, err error) {
 // Size implements [Redis]. Where it is withheld there are none: it is for display only.
 func (s Single) Size(ctx context.Context) (int64, error) {
 	n, err := s.Client.DBSize(ctx).Result()
-	if withheld(err) {
+	if retry.IsBarred(err) {
 		return 0, nil
 	}
 	return n, err
