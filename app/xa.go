@@ -57,8 +57,9 @@ type xaMemory struct {
 	bytes int // of chunk
 	// payload is how many bytes of fields were remembered of the open transaction.
 	payload int
-	// unknown are the tables of its rows whose keys did not fit into the stash. From the first such row on nothing else
-	// of it is remembered.
+	// full says that its keys did not fit into the stash: nothing else of it is remembered.
+	full bool
+	// unknown are the tables of its rows whose keys are not remembered, or could not be named.
 	unknown []string
 }
 
@@ -91,7 +92,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 		}
 		x.bytes += x.chunk[i].Bytes()
 	}
-	if len(x.unknown) == 0 && len(x.chunk) < stashChunk && x.bytes < stashBytes {
+	if !x.full && len(x.chunk) < stashChunk && x.bytes < stashBytes {
 		return nil
 	}
 	return x.write()
@@ -103,7 +104,7 @@ func (x *xaMemory) begin(tx *event.Tx, first event.Version) {
 		return
 	}
 	x.tx, x.first, x.chunk = *tx, first, x.chunk[:0]
-	x.bytes, x.payload, x.unknown = 0, 0, nil
+	x.bytes, x.payload, x.full, x.unknown = 0, 0, false, nil
 	x.open = x.store.Begin(tx.XID, first)
 }
 
@@ -142,17 +143,18 @@ func add(b *event.Batch, k *stashedKey, row uint32) {
 // write stores the chunk. If it does not fit, or one before it did not, only its tables are kept.
 func (x *xaMemory) write() error {
 	var err error
-	if len(x.unknown) == 0 {
+	if !x.full {
 		err = x.open.Append(x.chunk)
 	}
-	if full := errors.Is(err, stash.ErrFull); full || len(x.unknown) > 0 {
-		if full {
-			x.alarms.Raise(alarm.XAKeysUnknown,
-				"the keys of a prepared xa transaction do not fit into the store, so its commit will leave stale keys: "+
-					err.Error())
-		}
-		x.lose()
+	if errors.Is(err, stash.ErrFull) {
+		x.full = true
+		x.alarms.Raise(alarm.XAKeysUnknown,
+			"the keys of a prepared xa transaction do not fit into the store, so its commit will leave stale keys: "+
+				err.Error())
 		err = nil
+	}
+	if x.full {
+		x.lose()
 	}
 	clear(x.chunk) // not to keep what it names
 	x.chunk, x.bytes = x.chunk[:0], 0
