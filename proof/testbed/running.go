@@ -12,6 +12,11 @@ import (
 	"time"
 )
 
+// init keeps from what is started the GOGC that the Makefile has for the tests: programs are to run as users run them.
+func init() {
+	_ = os.Unsetenv("GOGC")
+}
+
 // Program says how to run a program under test.
 type Program struct {
 	Path   string   // the program; default: Binary(t)

@@ -161,7 +161,7 @@ func (b *bench) build(t *testing.T, changed map[string]string) (binary string, e
 	binary = filepath.Join(dir, "mutant.test")
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", shared, "-vet=off", "-gcflags=-N -l", "-ldflags=-s -w",
 		"-overlay="+file, "-o="+binary, ".")
-	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), sharedEnv)
+	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), sharedEnv, "GOGC=400")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
