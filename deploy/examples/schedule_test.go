@@ -108,10 +108,7 @@ func TestTheSchedulesMeanEachNight(t *testing.T) {
 
 // systemd's own checker finds keys that it does not know, and values that it cannot read.
 func TestSystemdTakesTheUnits(t *testing.T) {
-	checker, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("this machine has no systemd; TestTheSchedulesMeanEachNight reads the units all the same")
-	}
+	checker := testbed.SystemdAnalyze(t)
 	dir := t.TempDir()
 	for _, name := range []string{"freshet-warm.timer", "freshet-warm.service"} {
 		text, err := os.ReadFile(filepath.Join("warm", name))
