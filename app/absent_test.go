@@ -32,8 +32,8 @@ func (r *lackingRouter) Route(b *event.Batch, c *event.Change) {
 }
 
 // A row of a prepared transaction lacked a column of a key. Readers see what it was until the transaction is committed,
-// which may be long after the doubt was answered: it comes again then, and not if it is rolled back. The keys of its other
-// rows are remembered as ever.
+// which may be long after the doubt was answered: it comes again then, and not if it is rolled back. The keys of its
+// other rows are remembered as ever.
 func TestAPreparedRowWhoseKeyCannotBeNamedIsInDoubtWhenItIsCommitted(t *testing.T) {
 	for name, c := range map[string]struct {
 		positions []uint64

@@ -2,8 +2,10 @@ package testbed
 
 import (
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -56,4 +58,14 @@ func Some[T any](t testing.TB, all []T) []T {
 	}
 	n := Seeded(t).IntN(len(all))
 	return all[n : n+1]
+}
+
+// SomeOf is Some for cases with names.
+func SomeOf[T any](t testing.TB, all map[string]T) map[string]T {
+	t.Helper()
+	some := map[string]T{}
+	for _, name := range Some(t, slices.Sorted(maps.Keys(all))) {
+		some[name] = all[name]
+	}
+	return some
 }
