@@ -29,6 +29,8 @@ type World struct {
 	did       []string
 	doubted   map[string]bool
 	leftOut   leftOut
+	// away: of a table that is dropped from now on, nobody will know what its columns were.
+	away bool
 }
 
 // New draws tables in a schema of their own, and mappings for them.
@@ -63,6 +65,10 @@ func (w *World) YAML() string {
 	}
 	return b.String()
 }
+
+// Unnamed says whether freshet is away while the binlog names no columns: of a table that is dropped then it cannot read
+// the rows before that, which is documented. So none is.
+func (w *World) Unnamed(yes bool) { w.away = yes }
 
 // Statements are all statements so far, with what was wrong with them.
 func (w *World) Statements() string { return strings.Join(w.did, "\n") }
