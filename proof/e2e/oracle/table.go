@@ -15,7 +15,7 @@ type column struct {
 	generated bool   // its value is made by the server
 }
 
-// spatial reports whether it holds shapes, which MySQL has in no table with partitions.
+// spatial reports whether it holds shapes, which no table with partitions may have.
 func (c *column) spatial() bool { return c.sql == "GEOMETRY" || c.sql == "POINT" }
 
 // table is a table with its columns. The first made column numbers the rows: it is an INT, whatever its place.
@@ -123,7 +123,7 @@ func (w *World) family(schema string, names []string) []*table {
 		" ROW_FORMAT=COMPRESSED")
 	if w.mariaDB && oneIn(r, 4) {
 		proto.tail += " WITH SYSTEM VERSIONING"
-	} else if oneIn(r, 5) && (w.mariaDB || !slices.ContainsFunc(proto.columns, (*column).spatial)) {
+	} else if oneIn(r, 5) && !slices.ContainsFunc(proto.columns, (*column).spatial) {
 		proto.tail += " PARTITION BY HASH (" + quote(proto.key.name) + ") PARTITIONS 3"
 	}
 	var all []*table

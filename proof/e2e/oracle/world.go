@@ -66,8 +66,8 @@ func (w *World) YAML() string {
 	return b.String()
 }
 
-// Unnamed says whether freshet is away while the binlog names no columns: of a table that is dropped then it cannot read
-// the rows before that, which is documented. So none is.
+// Unnamed says whether freshet is away while the binlog names no columns: of a table that is dropped then it cannot
+// read the rows before that, which is documented. So none is.
 func (w *World) Unnamed(yes bool) { w.away = yes }
 
 // Statements are all statements so far, with what was wrong with them.
