@@ -13,8 +13,8 @@ import (
 
 // Cascade says that foreign keys have the server change rows of wanted tables without row events.
 type Cascade struct {
-	// Parent, schema.table, is the table whose rows are deleted, or changed where foreign keys refer to them.
-	Parent string
+	// Parent is the table whose rows are deleted, or changed where foreign keys refer to them.
+	Parent ddl.Name
 	// Tables are the wanted ones of which rows change with them.
 	Tables []string
 	// Unread says that we may not read the parent: it is not known which of its columns a row event shows without their
@@ -97,9 +97,9 @@ func (s *session) cascades(o *Options, out *Schema) error {
 		return err
 	}
 	for n, p := range parentsOf(keys, t.wantsName) {
-		out.Cascades = append(out.Cascades, Cascade{n.String(), p.all(), retry.IsTableDenied(s.touch(n))})
+		out.Cascades = append(out.Cascades, Cascade{n, p.all(), retry.IsTableDenied(s.touch(n))})
 	}
-	slices.SortFunc(out.Cascades, func(a, b Cascade) int { return strings.Compare(a.Parent, b.Parent) })
+	slices.SortFunc(out.Cascades, func(a, b Cascade) int { return strings.Compare(a.Parent.String(), b.Parent.String()) })
 	return nil
 }
 
@@ -137,7 +137,7 @@ type Elsewhere struct{ Table, Engine string }
 // under the names of other tables.
 // Source: MySQL Reference Manual, "Alternative Storage Engines"; MariaDB, "Storage Engines". A row event has the name
 // of the table that the statement names: observed for MERGE on MySQL 9.7 and MariaDB 10.11.
-func Unseen(ctx context.Context, o Options) (denied []string, elsewhere []Elsewhere, err error) {
+func Unseen(ctx context.Context, o Options) (denied []ddl.Name, elsewhere []Elsewhere, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, nil, err
 	}
@@ -166,7 +166,7 @@ func Unseen(ctx context.Context, o Options) (denied []string, elsewhere []Elsewh
 			return nil, nil, err
 		}
 		if no {
-			denied = append(denied, n.String())
+			denied = append(denied, n)
 		}
 		switch strings.ToUpper(r[2]) {
 		case "MRG_MYISAM", "FEDERATED", "CONNECT", "SPIDER":

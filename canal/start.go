@@ -80,7 +80,41 @@ func (o Options) locate(ctx context.Context, find func(*Options, *session, *Sour
 	if err != nil {
 		return event.Position{}, err
 	}
-	return p, o.checkPosition(ctx, s, info, &p)
+	if err := o.checkPosition(ctx, s, info, &p); err != nil {
+		return p, err
+	}
+	return p, checkOldest(s, info, &p)
+}
+
+// GoesOn asks the source whether it can go on from a saved position. The error is a [*GapError] if it does not have
+// what follows it any more.
+func GoesOn(ctx context.Context, o Options, p *event.Position) error {
+	_, err := o.locate(ctx, func(_ *Options, _ *session, info *SourceInfo) (event.Position, error) {
+		if !info.GTID && p.Server != info.Server {
+			return *p, otherServer(p, info)
+		}
+		return *p, nil
+	})
+	return err
+}
+
+// checkOldest returns a [*GapError] if MariaDB has purged binlogs with transactions that follow a position. A stream
+// needs no such question, since the server says so when it is asked for a dump.
+func checkOldest(s *session, info *SourceInfo, p *event.Position) error {
+	if info.Flavor != event.MariaDB || p.GTIDs.IsEmpty() {
+		return nil
+	}
+	var from event.Position
+	if err := startEarliest(s, info, &from); err != nil {
+		return err
+	}
+	if missing := from.GTIDs.Subtract(&p.GTIDs); !missing.IsEmpty() {
+		return &GapError{
+			Position: *p, Missing: missing, Oldest: from.File, Fix: fixPurged,
+			Reason: "the source has purged binlogs with transactions that were not read",
+		}
+	}
+	return nil
 }
 
 // ErrBeforeBinlog says that a time is before the beginning of the oldest binlog file.

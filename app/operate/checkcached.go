@@ -21,7 +21,9 @@ import (
 
 const (
 	// sampledKeys is about how many keys of a server are looked at, samplePage how many with one command, and
-	// sampleTime how long that may take. SCAN comes to keys in the order of their hashes, so the first are as good as any.
+	// sampleTime how long that may take. SCAN comes to keys in the order of their hashes, so the first that there are
+	// are as good as any. Places without keys do not count: where an answer to a doubt has ended early, all the first
+	// places are empty.
 	sampledKeys = 20_000
 	samplePage  = 500
 	sampleTime  = 5 * time.Second
@@ -102,22 +104,23 @@ func (s *sample) take(ctx context.Context, rdb *redis.Client) {
 		return
 	}
 	s.size, s.taken = s.size+size, true
-	pattern, cursor := s.keys.Pattern(), uint64(0)
+	cursor := uint64(0)
 	for looked := int64(0); ; {
 		begun := time.Now()
 		var page []string
-		if page, cursor, err = rdb.Scan(ctx, cursor, pattern, samplePage).Result(); err == nil {
+		// Without a pattern: it would not be known how many keys were looked at.
+		if page, cursor, err = rdb.Scan(ctx, cursor, "", samplePage).Result(); err == nil {
 			err = s.ask(ctx, rdb, page)
 		}
 		if err == nil {
-			looked += samplePage
+			looked += int64(len(page))
 		}
 		switch {
 		case err != nil && (looked == 0 || redis.IsPermissionError(err)):
 			s.withheld = err
 			return
 		case err != nil, cursor == 0, looked >= sampledKeys:
-			s.looked += min(looked, size)
+			s.looked += looked
 			s.part = s.part || cursor != 0 || err != nil
 			return
 		}
@@ -237,7 +240,7 @@ func (s *sample) report(c *config.Config, r *Report) {
 	}
 	looked := fmt.Sprintf("all %d keys", s.size)
 	if s.part {
-		looked = fmt.Sprintf("about %d of %d keys", s.looked, s.size)
+		looked = fmt.Sprintf("%d of about %d keys", s.looked, s.size)
 	}
 	found := 0
 	for _, text := range slices.SortedFunc(maps.Keys(s.of), func(a, b string) int {
@@ -253,7 +256,8 @@ func (s *sample) report(c *config.Config, r *Report) {
 func (of *sampled) report(template, looked string, r *Report) {
 	if of.keys == 0 {
 		r.add(Warn, fmt.Sprintf("looked at %s in redis, and none is of %s", looked, template),
-			"compare the template with the keys of the application; `freshet explain` says which keys a row has")
+			"unless such keys are few, or not cached now, compare the template with the keys of the application; `freshet "+
+				"explain` says which keys a row has")
 		return
 	}
 	if of.expires && of.lasting > 0 {

@@ -69,9 +69,9 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		}
 	}
 	for i := range s.Cascades {
-		checkCascade(&s.Cascades[i], c.OnCascade, r)
+		checkCascade(c, info, &s.Cascades[i], r)
 	}
-	checkUnseen(ctx, o, r)
+	checkUnseen(ctx, c, o, info, r)
 	if len(s.Tables) > 0 {
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
 	}
@@ -91,34 +91,42 @@ func isView(views []*event.Table, m *router.Mapping) string {
 }
 
 // checkCascade says what foreign keys change that freshet cannot see.
-func checkCascade(f *canal.Cascade, on config.CascadePolicy, r *Report) {
+func checkCascade(c *config.Config, info *canal.SourceInfo, f *canal.Cascade, r *Report) {
 	then := "freshet then forgets all keys of these tables"
-	if on == config.CascadeIgnore {
+	if c.OnCascade == config.CascadeIgnore {
 		then = "their keys stay stale then (on_cascade: ignore)"
 	}
 	r.add(Warn, fmt.Sprintf("foreign keys change rows of %s when a row of %s is deleted, or a column of it that they refer "+
 		"to is changed, and this server does not write that to the binlog: %s", strings.Join(f.Tables, ", "), f.Parent, then),
 		"have the application change those rows first; MySQL 9.6 and later logs them")
 	if f.Unread {
-		r.add(Warn, "the user may not read "+f.Parent+": without binlog_row_metadata=FULL each change of its rows counts as one "+
+		r.add(Warn, "the user may not read "+f.Parent.String()+": without binlog_row_metadata=FULL each change of its rows counts as one "+
 			"that foreign keys refer to, and foreign keys that change its own rows are not seen",
-			"GRANT SELECT ON "+f.Parent+" TO the user in source.user")
+			grantSelect(c, info, f.Parent.Schema, f.Parent.Table))
 	}
 }
 
 // checkUnseen names the mapped tables that the user may not read, and those whose rows are in others.
-func checkUnseen(ctx context.Context, o canal.Options, r *Report) {
+func checkUnseen(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo, r *Report) {
 	denied, elsewhere, err := canal.Unseen(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return
 	}
 	for _, t := range denied {
-		r.add(Fail, "the user may not read mapped table "+t+": without binlog_row_metadata=FULL its rows cannot be read, and "+
-			"foreign keys that change them are not seen", "GRANT SELECT ON "+t+" TO the user in source.user")
+		r.add(Fail, "the user may not read mapped table "+t.String()+": without binlog_row_metadata=FULL its rows cannot be read, and "+
+			"foreign keys that change them are not seen", grantSelect(c, info, t.Schema, t.Table))
 	}
 	for _, t := range elsewhere {
 		r.add(Warn, fmt.Sprintf("mapped table %s has the engine %s, so its rows are in other tables: what changes there is not in "+
 			"the binlog under its name, and its keys stay stale", t.Table, t.Engine), "map the tables that hold the rows")
 	}
 }
+
+// grantSelect returns the statement that lets our user read a table.
+func grantSelect(c *config.Config, info *canal.SourceInfo, schema, table string) string {
+	return fmt.Sprintf("GRANT SELECT ON %s.%s TO %s;", identifier(schema), identifier(table), account(c, info))
+}
+
+// identifier returns a name as it stands in SQL, whatever it holds.
+func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

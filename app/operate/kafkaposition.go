@@ -92,8 +92,9 @@ func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *s
 	})
 }
 
-// checkKafka looks at the brokers and topics.
-func checkKafka(ctx context.Context, c *config.Config, r *Report) {
+// checkKafka looks at the brokers and topics, and returns the saved position of the source. It does not know it where
+// freshet would not start.
+func checkKafka(ctx context.Context, c *config.Config, r *Report) (saved event.Position, known bool) {
 	var topics []broker.Topic
 	var groups []string
 	if c.HasSource() {
@@ -105,12 +106,13 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 		topics = append(topics, broker.InvalidatorTopics(connect.Topics(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays,
 			connect.Sizing(c))...)
 	}
+	failed := false
 	err := onKafka(c, func(client *broker.Client) error {
 		found := client.Check(ctx, topics, c.EventLog.Kafka.CreateTopics, groups...)
 		for _, f := range found {
 			grade := Warn
 			if f.Fail {
-				grade = Fail
+				grade, failed = Fail, true
 			}
 			r.add(grade, f.What, f.Fix)
 		}
@@ -122,5 +124,16 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 	})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
+		return saved, false
 	}
+	if failed || !c.HasSource() {
+		return saved, false
+	}
+	saved, err = readKafkaPosition(ctx, c)
+	switch {
+	case err == nil, broker.Classify(err) == broker.Missing: // freshet makes the topic when it starts
+		return saved, true
+	}
+	r.add(Fail, err.Error(), "")
+	return saved, false
 }

@@ -19,11 +19,16 @@ import (
 func Check(ctx context.Context, c *config.Config) *Report {
 	r := &Report{}
 	var tables []*event.Table
+	read := false
 	if c.HasSource() {
-		tables = checkSource(ctx, c, r)
+		tables, read = checkSource(ctx, c, r)
 	}
+	look := checkStore
 	if c.EventLog.Kind == config.EventLogKafka {
-		checkKafka(ctx, c, r)
+		look = func(c *config.Config, r *Report) (event.Position, bool) { return checkKafka(ctx, c, r) }
+	}
+	if saved, known := look(c, r); read && known {
+		checkStart(ctx, c, &saved, r)
 	}
 	if c.HasRedis() {
 		checkRedis(ctx, c, tables, r)
@@ -36,13 +41,13 @@ func Check(ctx context.Context, c *config.Config) *Report {
 // position.
 const leastRetention = 72 * time.Hour
 
-// checkSource returns the mapped tables, as far as it could ask.
-func checkSource(ctx context.Context, c *config.Config, r *Report) []*event.Table {
+// checkSource returns the mapped tables, as far as it could ask, and whether the source has a binlog that we may read.
+func checkSource(ctx context.Context, c *config.Config, r *Report) (tables []*event.Table, read bool) {
 	o := connect.Source(c)
 	info, err := canal.Probe(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
-		return nil
+		return nil, false
 	}
 	r.add(OK, fmt.Sprintf("source %s is %s", o.Servers.Current(), sourceLine(info)), "")
 	checkServers(ctx, o, r)
@@ -55,14 +60,14 @@ func checkSource(ctx context.Context, c *config.Config, r *Report) []*event.Tabl
 			fix = set(info, "binlog_format", "ROW") + ", and restart the writer"
 		}
 		r.add(Fail, "the source writes no binlog", fix)
-		return nil
+		return nil, false
 	}
-	checkGrants(c, info, r)
+	read = checkGrants(c, info, r)
 	checkFills(ctx, c, o, info, r)
 	checkSettings(c, info, r)
-	tables := checkTables(ctx, c, o, info, r)
+	tables = checkTables(ctx, c, o, info, r)
 	checkQueries(ctx, c, r)
-	return tables
+	return tables, read
 }
 
 // checkFills asks the servers that the application fills its cache from.
@@ -206,12 +211,12 @@ func orNone(s string) string {
 var granted = regexp.MustCompile(`(?i)^GRANT (.*?) ON \*\.\* `)
 
 // checkGrants looks for the rights that reading the binlog takes, and says what the user does not see without others.
-// SELECT on the tables is seen by looking at them.
-func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) {
+// SELECT on the tables is seen by looking at them. It reports whether the binlog may be read.
+func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) bool {
 	have := rightsOf(info.Grants)
 	if have["ALL PRIVILEGES"] {
 		r.add(OK, fmt.Sprintf("user %s has all rights", c.Source.User), "")
-		return
+		return true
 	}
 	need := []string{"REPLICATION SLAVE", "REPLICATION CLIENT"}
 	if info.Flavor == event.MariaDB {
@@ -228,12 +233,13 @@ func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) {
 	if len(lacking) > 0 {
 		r.add(Fail, fmt.Sprintf("user %s lacks %s", c.Source.User, strings.Join(lacking, " and ")),
 			fmt.Sprintf("GRANT %s ON *.* TO %s;", strings.Join(lacking, ", "), account(c, info)))
-		return
+		return false
 	}
 	r.add(OK, fmt.Sprintf("user %s may read the binlog", c.Source.User), "")
 	for _, u := range blindSpots(info.Flavor, have, len(c.Source.Addresses) > 1) {
 		r.add(OK, fmt.Sprintf("user %s has no right %s: %s", c.Source.User, u.right, u.then), "")
 	}
+	return true
 }
 
 // grantee finds the account in a grant.
