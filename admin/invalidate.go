@@ -100,12 +100,12 @@ func (i *Invalidation) Validate() error {
 
 // Invalidations has keys forgotten. [Client] is one as well.
 type Invalidations interface {
-	// Invalidate records a doubt about the keys of a scope, which is then answered, and returns its id. It fails with
-	// [Unfit] if the scope names what there is not, and with [NotHere].
-	Invalidate(ctx context.Context, s Scope) (id string, err error)
-	// InvalidateKeys has keys forgotten now, and returns how many once all are finished. It fails with [NotHere] where
-	// there is no Redis.
-	InvalidateKeys(ctx context.Context, keys []string) (int, error)
+	// Invalidate records a doubt about the keys of a scope, which is then answered. It fails with [Unfit] if the scope
+	// names what there is not, and with [NotHere].
+	Invalidate(ctx context.Context, s Scope) (Recorded, error)
+	// InvalidateKeys has keys forgotten now, and returns once all are finished. It fails with [NotHere] where there is no
+	// Redis.
+	InvalidateKeys(ctx context.Context, keys []string) (Forgotten, error)
 }
 
 // Unfit is what is wrong with what was asked for, in a sentence.
@@ -123,6 +123,15 @@ func (n NotHere) Error() string { return string(n) }
 // Recorded is the answer to an invalidation of a scope: the ID of the doubt that stands for it.
 type Recorded struct {
 	ID string `json:"id"`
+	// Remark is what is probably not meant, in a sentence; mostly empty.
+	Remark string `json:"remark,omitempty"`
+}
+
+// Forgotten is the answer to an invalidation of keys: how many.
+type Forgotten struct {
+	Count int `json:"count"`
+	// Remark is what is probably not meant, in a sentence; mostly empty.
+	Remark string `json:"remark,omitempty"`
 }
 
 func (s *Server) invalidate(w http.ResponseWriter, r *http.Request) {
@@ -142,21 +151,21 @@ func (s *Server) invalidate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(i.Keys) > 0 {
-		n, err := s.deps.Invalidations.InvalidateKeys(r.Context(), i.Keys)
+		done, err := s.deps.Invalidations.InvalidateKeys(r.Context(), i.Keys)
 		if refuse(w, err) {
 			return
 		}
-		s.deps.Log.Info("keys invalidated by hand", "count", n, "remote", r.RemoteAddr)
-		reply(w, Counted{Count: n})
+		s.deps.Log.Info("keys invalidated by hand", "count", done.Count, "remote", r.RemoteAddr)
+		reply(w, done)
 		return
 	}
-	id, err := s.deps.Invalidations.Invalidate(r.Context(), i.Scope)
+	done, err := s.deps.Invalidations.Invalidate(r.Context(), i.Scope)
 	if refuse(w, err) {
 		return
 	}
-	s.deps.Log.Info("keys to be invalidated by hand", "doubt", id, "tables", strings.Join(i.Tables, ", "),
+	s.deps.Log.Info("keys to be invalidated by hand", "doubt", done.ID, "tables", strings.Join(i.Tables, ", "),
 		"remote", r.RemoteAddr)
-	reply(w, Recorded{id})
+	reply(w, done)
 }
 
 func parseInvalidation(body []byte) (i Invalidation, err error) {
@@ -189,17 +198,15 @@ func refuse(w http.ResponseWriter, err error) bool {
 }
 
 // Invalidate implements [Invalidations].
-func (c *Client) Invalidate(ctx context.Context, s Scope) (string, error) {
-	var done Recorded
-	err := c.call(ctx, http.MethodPost, "/invalidate", Invalidation{Scope: s}, &done)
-	return done.ID, unfit(err)
+func (c *Client) Invalidate(ctx context.Context, s Scope) (done Recorded, err error) {
+	err = c.call(ctx, http.MethodPost, "/invalidate", Invalidation{Scope: s}, &done)
+	return done, unfit(err)
 }
 
 // InvalidateKeys implements [Invalidations].
-func (c *Client) InvalidateKeys(ctx context.Context, keys []string) (int, error) {
-	var n Counted
-	err := c.call(ctx, http.MethodPost, "/invalidate", Invalidation{Keys: keys}, &n)
-	return n.Count, unfit(err)
+func (c *Client) InvalidateKeys(ctx context.Context, keys []string) (done Forgotten, err error) {
+	err = c.call(ctx, http.MethodPost, "/invalidate", Invalidation{Keys: keys}, &done)
+	return done, unfit(err)
 }
 
 // unfit returns what is wrong with a request as the server said it, if that is the trouble.

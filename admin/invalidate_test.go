@@ -13,6 +13,7 @@ type fakeInvalidations struct {
 	none, noRedis bool
 	scopes        []Scope
 	keys          []string
+	remark        string
 }
 
 func (f *fixture) invalidations() Invalidations {
@@ -22,22 +23,22 @@ func (f *fixture) invalidations() Invalidations {
 	return &f.asked
 }
 
-func (f *fakeInvalidations) Invalidate(_ context.Context, s Scope) (string, error) {
+func (f *fakeInvalidations) Invalidate(_ context.Context, s Scope) (Recorded, error) {
 	for _, t := range s.Tables {
 		if t != "shop.product" {
-			return "", Unfit("no mapping is for " + t)
+			return Recorded{}, Unfit("no mapping is for " + t)
 		}
 	}
 	f.scopes = append(f.scopes, s)
-	return "d4", nil
+	return Recorded{"d4", f.remark}, nil
 }
 
-func (f *fakeInvalidations) InvalidateKeys(_ context.Context, keys []string) (int, error) {
+func (f *fakeInvalidations) InvalidateKeys(_ context.Context, keys []string) (Forgotten, error) {
 	if f.noRedis {
-		return 0, NotHere("this process has no Redis: ask an invalidator")
+		return Forgotten{}, NotHere("this process has no Redis: ask an invalidator")
 	}
 	f.keys = append(f.keys, keys...)
-	return len(keys), nil
+	return Forgotten{len(keys), f.remark}, nil
 }
 
 func TestAScopeIsAskedForAndHasTheIDOfItsDoubt(t *testing.T) {
@@ -50,9 +51,10 @@ func TestAScopeIsAskedForAndHasTheIDOfItsDoubt(t *testing.T) {
 		{Tables: []string{"shop.product"}, Templates: []string{"product:{id}"}, Mappings: []int{2}, Pattern: "*7"},
 	} {
 		f.asked.scopes = nil
-		id, err := c.Invalidate(t.Context(), s)
-		if err != nil || id != "d4" || !reflect.DeepEqual(f.asked.scopes, []Scope{s}) {
-			t.Errorf("%+v: %s, %v, asked for %+v", s, id, err, f.asked.scopes)
+		f.asked.remark = s.Pattern
+		done, err := c.Invalidate(t.Context(), s)
+		if err != nil || done != (Recorded{"d4", s.Pattern}) || !reflect.DeepEqual(f.asked.scopes, []Scope{s}) {
+			t.Errorf("%+v: %+v, %v, asked for %+v", s, done, err, f.asked.scopes)
 		}
 	}
 	var unfit Unfit
@@ -64,9 +66,11 @@ func TestAScopeIsAskedForAndHasTheIDOfItsDoubt(t *testing.T) {
 
 func TestKeysAreInvalidatedAtOnceAndCounted(t *testing.T) {
 	f := start(t, Options{Token: "hush"})
-	n, err := NewClient(f.url, "hush", nil).InvalidateKeys(t.Context(), []string{"product:1", "ü"})
-	if err != nil || n != 2 || !reflect.DeepEqual(f.asked.keys, []string{"product:1", "ü"}) {
-		t.Errorf("%d, %v, asked for %q", n, err, f.asked.keys)
+	f.asked.remark = "the first is odd"
+	done, err := NewClient(f.url, "hush", nil).InvalidateKeys(t.Context(), []string{"product:1", "ü"})
+	want := Forgotten{2, "the first is odd"}
+	if err != nil || done != want || !reflect.DeepEqual(f.asked.keys, []string{"product:1", "ü"}) {
+		t.Errorf("%+v, %v, asked for %q", done, err, f.asked.keys)
 	}
 	f.asked.noRedis = true
 	_, err = NewClient(f.url, "hush", nil).InvalidateKeys(t.Context(), []string{"product:1"})

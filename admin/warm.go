@@ -68,7 +68,7 @@ func (s *Server) warm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.deps.Log.Info("a warm-up was asked for", "warm_up", id, "table", of.Table, "remote", r.RemoteAddr)
-	reply(w, Recorded{id})
+	reply(w, Recorded{ID: id})
 }
 
 func (s *Server) cancelWarmUp(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func (s *Server) cancelWarmUp(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.deps.Log.Info("a warm-up was cancelled", "warm_up", id, "remote", r.RemoteAddr)
-	reply(w, Recorded{id})
+	reply(w, Recorded{ID: id})
 }
 
 // Warm implements [Warming].

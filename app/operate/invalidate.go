@@ -32,30 +32,44 @@ type Invalidations struct {
 const maxByHand = 100
 
 // InvalidateKeys implements admin.Invalidations.
-func (v Invalidations) InvalidateKeys(ctx context.Context, keys []string) (int, error) {
+func (v Invalidations) InvalidateKeys(ctx context.Context, keys []string) (done admin.Forgotten, err error) {
 	if err := v.elsewhere(); err != nil {
-		return 0, err
+		return done, err
 	}
 	if v.Forget == nil {
-		return 0, admin.NotHere("keys are forgotten by a running freshet that has Redis: start it, or ask the one that does")
+		return done, admin.NotHere("keys are forgotten by a running freshet that has Redis: start it, or ask the one that does")
 	}
-	return v.Forget(ctx, keys)
+	done.Remark = PrefixRemark(v.Config, keys...)
+	done.Count, err = v.Forget(ctx, keys)
+	return done, err
+}
+
+// PrefixRemark says what the first of these names means that begins with redis.key_prefix: another key than the one
+// that Redis shows by it. "": none does.
+func PrefixRemark(c *config.Config, names ...string) string {
+	p := c.Redis.KeyPrefix
+	i := slices.IndexFunc(names, func(name string) bool { return p != "" && strings.HasPrefix(name, p) })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q means %q in Redis, since redis.key_prefix is put before each name: leave it out if that is not "+
+		"what you want", names[i], p+names[i])
 }
 
 // Invalidate implements admin.Invalidations: it records a doubt about the keys, which is then answered.
-func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (string, error) {
+func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (done admin.Recorded, err error) {
 	if err := v.elsewhere(); err != nil {
-		return "", err
+		return done, err
 	}
 	d, err := v.doubt(ctx, s)
 	if err != nil {
-		return "", err
+		return done, err
 	}
 	if v.waiting(d.ID) >= maxByHand {
-		return "", fmt.Errorf("%d such requests are not answered yet: wait until they are (`freshet doubts list`), or dismiss "+
+		return done, fmt.Errorf("%d such requests are not answered yet: wait until they are (`freshet doubts list`), or dismiss "+
 			"some", maxByHand)
 	}
-	return d.ID, v.Book().Record(ctx, d)
+	return admin.Recorded{ID: d.ID, Remark: PrefixRemark(v.Config, s.Pattern)}, v.Book().Record(ctx, d)
 }
 
 // elsewhere refuses where there is no Redis to forget keys in.

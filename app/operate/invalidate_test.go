@@ -79,8 +79,9 @@ func TestWhatIsAskedForByHandIsADoubt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, book := byHand(t, shop)
-			id, err := v.Invalidate(t.Context(), c.scope)
+			done, err := v.Invalidate(t.Context(), c.scope)
 			testbed.Must(t, err)
+			id := done.ID
 			l := book.List()
 			if len(l) != 1 || l[0].ID != id || l[0].Cause != alarm.ByHand || l[0].Source != "shop" ||
 				!slices.Equal(l[0].Tables, c.tables) || !slices.Equal(l[0].Templates, c.templates) ||
@@ -88,8 +89,8 @@ func TestWhatIsAskedForByHandIsADoubt(t *testing.T) {
 				strings.Contains(l[0].Message, "17") {
 				t.Errorf("%s: %+v", id, l)
 			}
-			if again, err := v.Invalidate(t.Context(), c.scope); err != nil || again != id {
-				t.Errorf("once more it is %s, %v", again, err)
+			if again, err := v.Invalidate(t.Context(), c.scope); err != nil || again != done {
+				t.Errorf("once more it is %+v, %v", again, err)
 			}
 			all, err := v.Book.ListDoubts(t.Context())
 			if err != nil || all[0].Count != 2 || !slices.Equal(all[0].Templates, c.templates) ||
@@ -158,8 +159,8 @@ func TestAProcessDoesByHandWhatItCan(t *testing.T) {
 		t.Error(err)
 	}
 	v.Forget = func(_ context.Context, keys []string) (int, error) { return len(keys), nil }
-	if n, err := v.InvalidateKeys(t.Context(), []string{"product:1", "product:2"}); n != 2 || err != nil {
-		t.Error(n, err)
+	if done, err := v.InvalidateKeys(t.Context(), []string{"product:1", "product:2"}); done.Count != 2 || err != nil {
+		t.Error(done, err)
 	}
 	v.NoRedis = true
 	_, err := v.InvalidateKeys(t.Context(), []string{"product:1"})
@@ -208,8 +209,9 @@ eventlog: {kind: kafka, kafka: {brokers: ["127.0.0.1:9092"], topic: t, group: g}
 
 func TestADoubtIsAskedForInTheWordsOfTheAPI(t *testing.T) {
 	v, book := byHand(t, shop)
-	id, err := v.Invalidate(t.Context(), admin.Scope{All: true})
+	done, err := v.Invalidate(t.Context(), admin.Scope{All: true})
 	testbed.Must(t, err)
+	id := done.ID
 	book.Stuck(doubt.Doubt{ID: id}, "it cannot be answered")
 	show := func() admin.Doubt {
 		all, err := v.Book.ListDoubts(t.Context())

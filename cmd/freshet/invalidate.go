@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +48,6 @@ func (c *cli) invalidateCommand() *cobra.Command {
 			if err := i.Validate(); err != nil {
 				return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
 			}
-			c.remarkPrefix(append(slices.Clone(i.Keys), i.Pattern))
 			switch {
 			case dry && len(i.Keys) > 0:
 				return usageError{fmt.Errorf("--dry-run says which keys there are, and keys are given; see `%s --help`",
@@ -74,18 +72,10 @@ func (c *cli) invalidateCommand() *cobra.Command {
 	return c.urlFlag(cmd)
 }
 
-// remarkPrefix says of names that begin with redis.key_prefix what they mean: others than those that Redis shows.
-func (c *cli) remarkPrefix(names []string) {
-	cfg, err := c.load()
-	if err != nil || cfg.Redis.KeyPrefix == "" {
-		return // what needs the configuration says what is wrong
-	}
-	for _, name := range names {
-		if p := cfg.Redis.KeyPrefix; strings.HasPrefix(name, p) {
-			fmt.Fprintf(c.stderr, "%q means %q in Redis, since redis.key_prefix is put before each name: leave it out if that is "+
-				"not what you want\n", name, p+name)
-			return
-		}
+// remark says what is probably not meant.
+func (c *cli) remark(text string) {
+	if text != "" {
+		fmt.Fprintln(c.stderr, text)
 	}
 }
 
@@ -157,17 +147,19 @@ func (c *cli) invalidateKeys(ctx context.Context, keys []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := client.InvalidateKeys(ctx, keys)
+	done, err := client.InvalidateKeys(ctx, keys)
 	if err != nil {
 		return badScope(err)
 	}
-	_, err = fmt.Fprintf(c.stdout, "forgot %d keys\n", n)
+	c.remark(done.Remark)
+	_, err = fmt.Fprintf(c.stdout, "forgot %d keys\n", done.Count)
 	return err
 }
 
 // dryRun looks for the keys by itself: it needs the configuration, and no running freshet.
 func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
 	return c.dry("would forget", func(cfg *config.Config, now *scope.Progress) (*operate.Cached, error) {
+		c.remark(operate.PrefixRemark(cfg, s.Pattern))
 		return operate.DryRun(ctx, cfg, s, now)
 	})
 }
@@ -242,15 +234,16 @@ func printFound(out io.Writer, would string, f *operate.Cached) error {
 }
 
 func (c *cli) invalidate(ctx context.Context, s admin.Scope, wait bool) error {
-	var id string
+	var done admin.Recorded
 	running := false
 	err := c.invalidations(ctx, func(v admin.Invalidations) (err error) {
 		_, running = v.(*admin.Client)
-		id, err = v.Invalidate(ctx, s)
+		done, err = v.Invalidate(ctx, s)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return c.asked(ctx, id, running, wait)
+	c.remark(done.Remark)
+	return c.asked(ctx, done.ID, running, wait)
 }

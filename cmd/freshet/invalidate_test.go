@@ -28,6 +28,8 @@ type counter struct {
 	url  string
 	book *doubt.Book
 	keys []string // that were invalidated
+	// config is that of the freshet that runs.
+	config *config.Config
 }
 
 func newCounter(t *testing.T) *counter {
@@ -41,7 +43,7 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 `), operate.CheckMappings)
 	testbed.Must(t, err)
 	listen := testbed.FreeAddress(t)
-	c := &counter{t: t, url: "http://" + listen, book: book}
+	c := &counter{t: t, url: "http://" + listen, book: book, config: cfg}
 	doubts := operate.Book(func() *doubt.Book { return book })
 	server, err := admin.New(admin.Deps{
 		Status: func() any { return app.Status{State: app.Doubtful, Doubts: book.List()} },
@@ -98,27 +100,32 @@ func TestKeysAreInvalidatedByTheFreshetThatRuns(t *testing.T) {
 	}
 }
 
-// Who copies a name from Redis has the prefix in it, and would believe that the key is forgotten.
+// A name that is copied from Redis has the prefix in it, and its key would be believed to be forgotten. The prefix that
+// counts is that of the freshet that is asked: the file at hand may be another one's, or none.
 func TestANameWithThePrefixIsRemarkedOn(t *testing.T) {
 	c := newCounter(t)
 	file := filepath.Join(t.TempDir(), "freshet.yaml")
 	testbed.Must(t, os.WriteFile(file, []byte(`
 source: {addresses: ["127.0.0.1:1"], user: u}
-redis: {addresses: ["127.0.0.1:1"], key_prefix: "shop:"}
+redis: {addresses: ["127.0.0.1:1"], key_prefix: "other:"}
 admin: {token: hush-hush-hush}
 mappings: [{table: shop.product, keys: ["product:{id}"]}]
 `), 0o600))
+	c.config.Redis.KeyPrefix = "shop:"
 	remark := "\"shop:product:1\" means \"shop:shop:product:1\" in Redis, since redis.key_prefix is put before each name"
-	code, stdout, stderr := c.asks("invalidate", "product:1", "shop:product:1", "--config", file)
-	if code != exitDone || stdout != "forgot 2 keys\n" || !strings.HasPrefix(stderr, remark) {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-	}
-	code, _, stderr = c.asks("invalidate", "--pattern", "shop:*", "--config", file)
-	if code != exitDone || !strings.HasPrefix(stderr, `"shop:*" means "shop:shop:*" in Redis`) {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
-	if code, _, stderr := c.asks("invalidate", "product:1", "--config", file); code != exitDone || stderr != "" {
-		t.Errorf("exit code %d: %s", code, stderr)
+	for _, more := range [][]string{nil, {"--config", file}} {
+		code, stdout, stderr := c.asks(append(more, "invalidate", "product:1", "shop:product:1")...)
+		if code != exitDone || stdout != "forgot 2 keys\n" || !strings.HasPrefix(stderr, remark) {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+		code, _, stderr = c.asks(append(more, "invalidate", "--pattern", "shop:*")...)
+		if code != exitDone || !strings.HasPrefix(stderr, `"shop:*" means "shop:shop:*" in Redis`) {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+		code, _, stderr = c.asks(append(more, "invalidate", "product:1", "other:product:1")...)
+		if code != exitDone || stderr != "" {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
 	}
 }
 

@@ -373,3 +373,43 @@ func TestNobodyWaitsForAGroupThatWasRemoved(t *testing.T) {
 	}
 	undoubted(reader, a)
 }
+
+// Where no freshet was asked, others of the group may run, and answer.
+func TestWithKafkaItIsNotSaidThatNoFreshetRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
+	reader, invalidator, elsewhere := s.part("reader"), s.part("invalidator"), s.part("invalidator")
+	reader.start("reader")
+	invalidator.start("invalidator")
+	reader.awaitFresh()
+	invalidator.awaitFresh()
+	invalidator.cache("product:1")
+	out := elsewhere.ask("invalidate", "--table", "shop.product")
+	if !strings.Contains(out, " is kept in Kafka: the invalidators of group "+s.group+" answer it once they run\n") {
+		t.Error(out)
+	}
+	invalidator.gone("product:1")
+	elsewhere.refused(exitFailed, []string{"no freshet was asked, so none can be waited for", "kept in Kafka"},
+		"invalidate", "--all", "--wait")
+	undoubted(reader, invalidator)
+}
+
+// A reader begins where its checkpoint in Kafka is, and before there is one at source.start.
+func TestCheckTriesWhereAReaderWouldBegin(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t)).part("reader")
+	check := func(want string) {
+		t.Helper()
+		r := s.start("check")
+		r.Wait(t, patience)
+		if !strings.Contains(r.Stdout(), want) {
+			t.Errorf("want %q in\n%s", want, r.Stdout())
+		}
+	}
+	check("ok    there is no checkpoint yet: freshet would begin at ")
+	s.caughtUp()
+	check("ok    the source has what follows the checkpoint ")
+	s.write(1)
+	s.source.PurgeBinlogs(t)
+	check("fail  position lost: the source has purged binlogs with transactions that were not read")
+}

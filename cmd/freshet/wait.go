@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
@@ -27,10 +28,27 @@ const (
 	away = 30 * time.Second
 )
 
-// asked says that the answer to a doubt was asked for, and with wait returns once it is there. running says that there
-// is a freshet that can answer.
+// asked says that the answer to a doubt was asked for, and with wait returns once it is there. running says that a
+// freshet was asked that can answer. With Kafka others may run where none was asked.
 func (c *cli) asked(ctx context.Context, id string, running, wait bool) error {
+	group := ""
+	if !running {
+		cfg, err := c.load()
+		if err != nil {
+			return err
+		}
+		if cfg.EventLog.Kind == config.EventLogKafka {
+			group = cfg.EventLog.Kafka.Group
+		}
+	}
 	switch {
+	case group != "" && wait:
+		return fmt.Errorf("no freshet was asked, so none can be waited for: doubt %s is kept in Kafka, and the invalidators of "+
+			"group %s answer it once they run; ask one of them with `freshet doubts answer %s --wait --url …`", id, group, id)
+	case group != "":
+		_, err := fmt.Fprintf(c.stdout, "doubt %s is kept in Kafka: the invalidators of group %s answer it once they run\n", id,
+			group)
+		return err
 	case !running && wait:
 		return fmt.Errorf("no freshet runs, so there is nothing to wait for: doubt %s is kept and will be answered once it "+
 			"does; then ask with `freshet doubts answer %s --wait`", id, id)

@@ -77,11 +77,11 @@ func (f *forgetting) begun(ctx context.Context, b *benchmark, c cached) error {
 
 // forget asks for keys to be forgotten, and returns once they are, with the most memory that was seen meanwhile.
 func (f *forgetting) forget(ctx context.Context, s admin.Scope) (peak usage, err error) {
-	id, err := f.client.Invalidate(ctx, s)
+	asked, err := f.client.Invalidate(ctx, s)
 	if err != nil {
 		return peak, err
 	}
-	return f.answered(ctx, func(d admin.Doubt) bool { return d.ID == id })
+	return f.answered(ctx, func(d admin.Doubt) bool { return d.ID == asked.ID })
 }
 
 // answered returns once there is no doubt any more that is one of those, with the most memory that was seen meanwhile.
