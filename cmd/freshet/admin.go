@@ -228,7 +228,14 @@ func (c *cli) dlqList() *cobra.Command {
 					}
 					shown += len(page)
 				}
-				return w.Flush()
+				if err := w.Flush(); err != nil || shown < limit {
+					return err
+				}
+				more, err := l.List(cmd.Context(), table, after, 1)
+				if len(more) > 0 {
+					fmt.Fprintf(c.stderr, "there are more than these %d: raise --limit to see them\n", shown)
+				}
+				return err
 			})
 		},
 	}
