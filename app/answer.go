@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,8 +44,9 @@ type answering struct {
 	// shared: other processes hear of what is stuck here.
 	shared bool
 
-	// asked are the requests by name that are under way.
+	// asked takes requests by name, and named is what those take that are not finished, in bytes.
 	asked chan request
+	named atomic.Int64
 
 	// live is what reads the source, and held returns how many keys are parked: for the stamp of the one process that
 	// there is with the embedded log.
