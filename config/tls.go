@@ -3,8 +3,10 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/freshet/freshet/credential"
@@ -135,12 +137,12 @@ func (t ServerTLS) read(section string) (*tls.Config, error) {
 const maxPEM = 16 << 20
 
 func authorities(file string) (*x509.CertPool, error) {
-	pem, err := credential.Content(file, maxPEM)
+	text, err := credential.Content(file, maxPEM)
 	if err != nil {
 		return nil, err
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
+	if !pool.AppendCertsFromPEM(text) {
 		return nil, errors.New("no certificate in it")
 	}
 	return pool, nil
@@ -148,17 +150,46 @@ func authorities(file string) (*x509.CertPool, error) {
 
 // certificate reads a certificate and its key.
 func certificate(section, certFile, keyFile string) ([]tls.Certificate, error) {
+	pair, ofKey, err := readPair(certFile, keyFile)
+	switch {
+	case err == nil:
+		return []tls.Certificate{pair}, nil
+	case ofKey:
+		return nil, unread(section+".key_file", keyFile, err)
+	}
+	return nil, unread(section+".cert_file", certFile, err)
+}
+
+// readPair reads a certificate and its key, or says why not, and whether the file of the key is to blame.
+func readPair(certFile, keyFile string) (pair tls.Certificate, ofKey bool, err error) {
 	cert, err := credential.Content(certFile, maxPEM)
 	if err != nil {
-		return nil, unread(section+".cert_file", certFile, err)
+		return pair, false, err
 	}
 	key, err := credential.Content(keyFile, maxPEM)
 	if err != nil {
-		return nil, unread(section+".key_file", keyFile, err)
+		return pair, true, err
 	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, unread(section+".cert_file", certFile, err)
+	pair, err = tls.X509KeyPair(cert, key)
+	return pair, holdsCertificate(cert) && !holdsKey(key), err
+}
+
+// holdsCertificate reports whether there is a certificate in a text.
+func holdsCertificate(text []byte) bool { return x509.NewCertPool().AppendCertsFromPEM(text) }
+
+// holdsKey reports whether there is a private key in a text, of a kind that [tls.X509KeyPair] takes.
+func holdsKey(text []byte) bool {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return false
+		}
+		if block.Type == "PRIVATE KEY" || strings.HasSuffix(block.Type, " PRIVATE KEY") {
+			_, err1 := x509.ParsePKCS8PrivateKey(block.Bytes)
+			_, err2 := x509.ParsePKCS1PrivateKey(block.Bytes)
+			_, err3 := x509.ParseECPrivateKey(block.Bytes)
+			return err1 == nil || err2 == nil || err3 == nil
+		}
+		text = rest
 	}
-	return []tls.Certificate{pair}, nil
 }

@@ -242,6 +242,38 @@ func TestACertificateMustFitItsKey(t *testing.T) {
 	}
 }
 
+// Of a pair the file is named that has to be written again.
+func TestTheKeyIsNamedIfItIsNone(t *testing.T) {
+	cert, key := authority(t)
+	other := filepath.Join(t.TempDir(), "other")
+	for _, content := range []string{
+		"", "nonsense", "-----BEGIN PRIVATE KEY-----\nbm9uc2Vuc2U=\n-----END PRIVATE KEY-----\n",
+	} {
+		if err := os.WriteFile(other, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := certificate("admin.tls", cert, other)
+		if err == nil || !strings.HasPrefix(err.Error(), "admin.tls.key_file: "+other+": ") {
+			t.Errorf("%q as a key: %v", content, err)
+		}
+		_, err = certificate("admin.tls", other, key)
+		if err == nil || !strings.HasPrefix(err.Error(), "admin.tls.cert_file: "+other+": ") {
+			t.Errorf("%q as a certificate: %v", content, err)
+		}
+	}
+	_, err := Parse("freshet.yaml",
+		[]byte(minimal+"admin: {tls: {mode: required, cert_file: "+cert+", key_file: "+other+"}}\n"))
+	if err == nil || !strings.Contains(err.Error(), ": admin.tls.key_file: \""+other+"\": ") {
+		t.Errorf("in a configuration: %v", err)
+	}
+	if _, err := certificate("admin.tls", cert, cert); err == nil || !strings.Contains(err.Error(), "tls.key_file: "+cert) {
+		t.Errorf("a certificate as a key: %v", err)
+	}
+	if _, err := certificate("admin.tls", key, key); err == nil || !strings.Contains(err.Error(), "tls.cert_file: "+key) {
+		t.Errorf("a key as a certificate: %v", err)
+	}
+}
+
 // Who may write the directory of the files must not be able to hang freshet, or to take its memory.
 func TestAFileOfTLSThatIsNoPlainOneOrTooLargeIsAnError(t *testing.T) {
 	cert, key := authority(t)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -244,7 +243,12 @@ func (l *loader) checkCertificate(certPath, keyPath, cert, key string) {
 	if !readable {
 		return
 	}
-	if _, err := certificate("", cert, key); err != nil {
-		l.wrong(certPath, spec.Quote(cert)+": "+errors.Unwrap(err).Error(), "name a PEM certificate and the key that belongs to it")
+	path, file := certPath, cert
+	_, ofKey, err := readPair(cert, key)
+	if ofKey {
+		path, file = keyPath, key
+	}
+	if err != nil {
+		l.wrong(path, spec.Quote(file)+": "+err.Error(), "name a PEM certificate and the key that belongs to it")
 	}
 }
