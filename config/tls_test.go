@@ -266,10 +266,12 @@ func TestTheKeyIsNamedIfItIsNone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), ": admin.tls.key_file: \""+other+"\": ") {
 		t.Errorf("in a configuration: %v", err)
 	}
-	if _, err := certificate("admin.tls", cert, cert); err == nil || !strings.Contains(err.Error(), "tls.key_file: "+cert) {
+	_, err = certificate("admin.tls", cert, cert)
+	if err == nil || !strings.Contains(err.Error(), "tls.key_file: "+cert) {
 		t.Errorf("a certificate as a key: %v", err)
 	}
-	if _, err := certificate("admin.tls", key, key); err == nil || !strings.Contains(err.Error(), "tls.cert_file: "+key) {
+	_, err = certificate("admin.tls", key, key)
+	if err == nil || !strings.Contains(err.Error(), "tls.cert_file: "+key) {
 		t.Errorf("a key as a certificate: %v", err)
 	}
 }
