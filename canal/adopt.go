@@ -247,13 +247,17 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo, finished bool) error
 		return err
 	}
 	l.xa = x
-	now, past, definitions, err := splitKeys(definitions)
+	now, past, held, definitions, err := splitKeys(definitions)
 	if err != nil {
 		return err
 	}
 	c := &l.tables.cascading
 	c.blind, c.saved = len(p.State) == 0, now
-	c.remember(slices.Concat(now, past))
+	was := slices.Concat(now, past)
+	if held {
+		c.missed = unknown(c.now, was)
+	}
+	c.remember(was)
 	c.rebuild(l.tables)
 	if err := l.tables.restore(definitions); err != nil {
 		return err

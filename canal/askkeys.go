@@ -4,15 +4,23 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
 
 // ask asks the server for its foreign keys.
 func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	var keys, gone []foreignKey
+	begun, again := time.Now(), c.held
+	if again {
+		if err := s.waitFor(0); err != nil {
+			return err
+		}
+	}
 	silent, err := s.silent(info)
 	// What the source of a replica has not logged has no events in the replica's binlog, which could log it. Events say
 	// whether it was logged, so that a server which logs all gives no doubt.
@@ -30,8 +38,12 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	if err != nil {
 		return err
 	}
+	if c.held {
+		c.missed = append(c.missed, unknown(keys, slices.Concat(c.now, c.past, c.made))...)
+	}
 	c.take(t, keys, gone, until)
 	c.due, c.ofStatements = false, nil
+	c.unsaved = c.unsaved || c.held != s.lost
 	if s.lost && !c.held {
 		t.l.o.Logger.Warn("a table is locked: those foreign keys count that there were, until the server can be asked which there "+
 			"are now", "source", t.l.o.Source)
@@ -39,8 +51,59 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	if c.held = s.lost; !c.held {
 		c.altered, c.made = nil, nil
 	}
-	c.again = time.Now().Add(heldFor)
+	if c.again = time.Now().Add(lookEach); again { // it has not waited
+		c.again = time.Now().Add(max(lookEach, lookShare*time.Since(begun)))
+	}
 	return nil
+}
+
+// unknown returns the foreign keys of an answer of which nothing was known, not even by a statement that made them.
+func unknown(keys, was []foreignKey) []foreignKey {
+	return slices.DeleteFunc(slices.Clone(keys), func(k foreignKey) bool {
+		return contains(was, &k) || slices.ContainsFunc(was, func(w foreignKey) bool {
+			return w.gone() && w.Child == k.Child && w.Parent == k.Parent
+		})
+	})
+}
+
+// recordMissed records the doubt about what foreign keys have changed that were there while their table was locked, so
+// that they were not known: at a first start nobody knows them from before.
+func (l *loop) recordMissed() error {
+	c := &l.tables.cascading
+	if len(c.missed) == 0 {
+		return nil
+	}
+	missed := c.missed
+	c.missed = nil
+	reached := c.reachedBy(l.tables, missed)
+	if len(reached) == 0 || !c.silent {
+		return nil
+	}
+	if l.begin.isZero() {
+		l.begin = l.done
+	}
+	var of []string
+	for _, k := range missed {
+		of = append(of, k.Child.String())
+	}
+	slices.Sort(of)
+	return l.doubt(alarm.RowsCascaded, "table "+strings.Join(slices.Compact(of), ", ")+" was locked, so that its foreign keys "+
+		"were not known: the source may have changed rows of "+strings.Join(reached, ", ")+" without row events meanwhile, so "+
+		"their keys may be stale", reached...)
+}
+
+// reachedBy returns the wanted tables whose rows foreign keys change with rows of their parents.
+func (c *cascading) reachedBy(t *tables, keys []foreignKey) []string {
+	w := graphOf(slices.Concat(c.now, c.past), t.wantsName).wave()
+	for i := range keys {
+		k := &keys[i]
+		if k.OnDelete == cascades {
+			w.touch(k.Child)
+			w.rowDeleted(k.Child)
+		}
+		w.columnsChanged(k)
+	}
+	return w.names()
 }
 
 // present returns the foreign keys that there are, and those that are gone again, though statements say that they have

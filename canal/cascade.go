@@ -43,6 +43,9 @@ type cascading struct {
 	// past is forgotten until the server is asked again, which it is from again on.
 	held  bool
 	again time.Time
+	// missed are foreign keys that were there all the time that their table was locked, and not known, until that is a
+	// doubt.
+	missed []foreignKey
 	// unsaved: what is saved with the position is out of date.
 	unsaved bool
 	// ofStatements are tables, as parents, on a server that is not silent, once a statement has asked for them: what such

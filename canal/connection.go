@@ -85,6 +85,11 @@ func (l *loop) settle() error {
 		if err := l.tables.regain(); err != nil {
 			return err
 		}
+		if !l.tx.open {
+			if err := l.recordMissed(); err != nil {
+				return err
+			}
+		}
 	}
 	if end {
 		return errCaughtUp

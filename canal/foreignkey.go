@@ -188,6 +188,14 @@ type keyGraph struct {
 	wanted func(ddl.Name) bool
 }
 
+func graphOf(keys []foreignKey, wanted func(ddl.Name) bool) *keyGraph {
+	g := &keyGraph{map[ddl.Name][]*foreignKey{}, wanted}
+	for i := range keys {
+		g.of[keys[i].Parent] = append(g.of[keys[i].Parent], &keys[i])
+	}
+	return g
+}
+
 func (g *keyGraph) wave() *wave {
 	return &wave{g, map[ddl.Name]bool{}, map[*foreignKey]bool{}, map[ddl.Name]bool{}}
 }
@@ -272,10 +280,7 @@ func (p *parent) all() []string {
 
 // parentsOf returns the tables whose row changes reach wanted tables through foreign keys.
 func parentsOf(keys []foreignKey, wanted func(ddl.Name) bool) map[ddl.Name]*parent {
-	g := &keyGraph{map[ddl.Name][]*foreignKey{}, wanted}
-	for i := range keys {
-		g.of[keys[i].Parent] = append(g.of[keys[i].Parent], &keys[i])
-	}
+	g := graphOf(keys, wanted)
 	parents := map[ddl.Name]*parent{}
 	for n, of := range g.of {
 		p, w := &parent{}, g.wave()
@@ -300,23 +305,28 @@ func parentsOf(keys []foreignKey, wanted func(ddl.Name) bool) map[ddl.Name]*pare
 // keysMark begins the part of a state that says which foreign keys there were.
 const keysMark = "keys "
 
-// keptKey is a foreign key in a state. Past says that it was gone when the server was asked.
+// keptKey is a foreign key in a state. Past says that it was gone when the server was asked. Held, of one that is none,
+// says that there may be others, of tables that were locked.
 type keptKey struct {
 	foreignKey
 	Past bool `json:",omitempty"`
+	Held bool `json:",omitempty"`
 }
 
-// joinKeys puts foreign keys before a state; none: nothing.
-func joinKeys(now, past []foreignKey, state []byte) ([]byte, error) {
-	if len(now)+len(past) == 0 {
+// joinKeys puts foreign keys before a state; none: nothing. held says that there may be others.
+func joinKeys(now, past []foreignKey, held bool, state []byte) ([]byte, error) {
+	if len(now)+len(past) == 0 && !held {
 		return state, nil
 	}
-	kept := make([]keptKey, 0, len(now)+len(past))
+	kept := make([]keptKey, 0, len(now)+len(past)+1)
+	if held {
+		kept = append(kept, keptKey{Held: true})
+	}
 	for _, k := range now {
 		kept = append(kept, keptKey{foreignKey: k})
 	}
 	for _, k := range past {
-		kept = append(kept, keptKey{k, true})
+		kept = append(kept, keptKey{foreignKey: k, Past: true})
 	}
 	line, err := json.Marshal(kept)
 	if err != nil {
@@ -326,22 +336,25 @@ func joinKeys(now, past []foreignKey, state []byte) ([]byte, error) {
 }
 
 // splitKeys takes apart what joinKeys put together.
-func splitKeys(state []byte) (now, past []foreignKey, rest []byte, err error) {
+func splitKeys(state []byte) (now, past []foreignKey, held bool, rest []byte, err error) {
 	text, marked := strings.CutPrefix(string(state), keysMark)
 	if !marked {
-		return nil, nil, state, nil
+		return nil, nil, false, state, nil
 	}
 	line, after, _ := strings.Cut(text, "\n")
 	var kept []keptKey
 	if err := json.Unmarshal([]byte(line), &kept); err != nil {
-		return nil, nil, nil, fmt.Errorf("foreign keys in the checkpoint: %w", err)
+		return nil, nil, false, nil, fmt.Errorf("foreign keys in the checkpoint: %w", err)
 	}
 	for _, k := range kept {
-		if k.Past {
+		switch {
+		case k.Held:
+			held = true
+		case k.Past:
 			past = append(past, k.foreignKey)
-		} else {
+		default:
 			now = append(now, k.foreignKey)
 		}
 	}
-	return now, past, []byte(after), nil
+	return now, past, held, []byte(after), nil
 }

@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"errors"
 	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
@@ -16,8 +17,9 @@ const (
 	lookShare = 10
 	// presentFor is for how long after the source had nothing more to send what comes counts as the present.
 	presentFor = time.Second
-	// regainEach is the default of [Options].regainEach.
+	// regainEach is the default of [Options].regainEach, and regainFor for how long at most one attempt goes on.
 	regainEach = 10 * time.Second
+	regainFor  = time.Second
 	// lookAfter is how long a look is put off while the source has always more to send. In the past a look may have to
 	// go through all of the binlog that is still to come; in the present there is next to none.
 	lookAfter = time.Minute
@@ -30,7 +32,7 @@ type looks struct {
 	waited, next time.Time
 	// since is since when a table must be looked at; zero: none is.
 	since time.Time
-	// regain is when tables that we may not read may be tried again.
+	// regain is when tables that we may not read, or that were locked, may be tried again.
 	regain time.Time
 }
 
@@ -123,26 +125,35 @@ func (t *tables) compare(at binlogPos, m *binlog.TableMap) (found bool, err erro
 	return found, err
 }
 
-// regain tries, between transactions and now and then, the tables that we may not read: the right may be there by now.
-// Their rows are then read from where they come next.
+// regain tries, between transactions and now and then, the tables that we may not read, or that were locked: the right
+// may be there by now, or the lock gone. Their rows are then read from where they come next.
 func (t *tables) regain() error {
 	k := &t.looks
 	begun := k.now()
 	if t.l.tx.open || begun.Before(k.regain) {
 		return nil
 	}
-	denied := t.tracker.Denied()
-	found := false
-	if len(denied) > 0 {
-		err := t.ask(t.l.ctx, func(s *session, _ *history) error {
-			for _, n := range denied {
+	var found []*binlog.TableMap
+	readable := false
+	if unread := t.tracker.Unread(); len(unread) > 0 {
+		err := t.ask(t.l.ctx, func(s *session, h *history) error {
+			if err := s.waitFor(0); err != nil { // what is locked is tried again
+				return err
+			}
+			for _, n := range unread {
+				if k.now().Sub(begun) > regainFor {
+					return nil // the others next time: they come in another order
+				}
 				still, err := s.hides(n)
 				if err != nil {
 					return err
 				}
-				if !still {
-					found = true
-					t.tracker.Allowed(n)
+				if still {
+					continue
+				}
+				readable = true
+				if m := t.tracker.Allowed(n); m != nil {
+					found = append(found, m)
 				}
 			}
 			return nil
@@ -153,10 +164,27 @@ func (t *tables) regain() error {
 	}
 	now := k.now()
 	k.regain = now.Add(max(t.l.o.regainEach, lookShare*now.Sub(begun)))
-	if !found {
+	if !readable {
 		return nil
 	}
 	t.l.dec.Forget()
 	t.cascading.due = true // the server lists its foreign keys now
-	return t.l.askKeys()
+	if err := t.l.askKeys(); err != nil {
+		return err
+	}
+	return t.heal(found)
+}
+
+// heal has the doubts answered about rows that came under these TABLE_MAPs, if such rows can be read by now: nobody
+// knows when the next ones come.
+func (t *tables) heal(found []*binlog.TableMap) error {
+	for _, m := range found {
+		if t.l.done.isZero() {
+			return nil // it is not known what may have changed the table since
+		}
+		if _, err := t.define(m, t.l.done); err != nil && !errors.Is(err, binlog.ErrUndefined) {
+			return err
+		}
+	}
+	return nil
 }

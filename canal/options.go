@@ -109,7 +109,8 @@ type Options struct {
 
 	// briefly says that connections are made often, and end at once.
 	briefly bool
-	// regainEach is how long at least is between two attempts to read tables that we may not read. Default: 10 s.
+	// regainEach is how long at least is between two attempts to read tables that we may not read, or that were locked.
+	// Default: 10 s.
 	regainEach time.Duration
 	// lookEach is how often it is looked where the address leads to. Default: 5 s.
 	lookEach time.Duration

@@ -16,7 +16,11 @@ const (
 	// long while a table is known to be locked: nothing is read meanwhile.
 	lockWait  = 10 * time.Second
 	lockAgain = time.Second
-	// heldFor is how long after a wait was lost that is looked at once more.
+	// lockPoll is the least time after which MariaDB is asked again about a table that is locked.
+	lockPoll = 50 * time.Millisecond
+	// lockGlance is for how long a question for a table takes at MySQL at most that does not wait.
+	lockGlance = 250 * time.Millisecond
+	// heldFor is how long after a wait was lost questions have less patience.
 	heldFor = 30 * time.Second
 )
 
@@ -26,45 +30,81 @@ type locks struct {
 	lost time.Time
 }
 
-// waitFor bounds the waits of the session for locks. 0 is as short as the server can: MySQL makes it 1 s.
+// waitFor bounds the waits of the session for locks. 0: it does not wait.
 func (s *session) waitFor(wait time.Duration) error {
 	s.wait = wait
-	return s.exec("SET SESSION lock_wait_timeout = " + inSeconds(wait))
+	if s.isMariaDB() {
+		return nil
+	}
+	return s.exec("SET SESSION lock_wait_timeout = " + inSeconds(max(wait, time.Second))) // 0 is no value there
 }
 
 func inSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// Execute runs a statement. Once one has waited for a lock in vain, no other of this session waits for more than a
-// second: what is locked may be so for hours, and each question about it would hold up the stream.
+func (s *session) isMariaDB() bool { return strings.Contains(s.conn.GetServerVersion(), "MariaDB") }
+
+// Execute runs a statement. Once one has waited for a lock in vain, no other of this session waits: what is locked may
+// be so for hours, and each question about it would hold up the stream.
 //
-// MariaDB opens the tables that a question about information_schema is about. It waits for those that are locked as
-// well, and then leaves them out of the answer, and says nothing. Observed on MariaDB 10.11. That a wait was lost shows
-// in the time alone: the same question takes less when it does not wait.
+// MariaDB opens the tables that a question about information_schema is about. It waits for each of those that are
+// locked, for some twice, and then leaves them out of the answer, with a warning. Observed on MariaDB 10.11. So there
+// it is the session that waits, and the server does not: the wait is the same however many tables are locked.
 func (s *session) Execute(statement string, args ...any) (*mysql.Result, error) {
-	begun := time.Now()
-	r, err := s.conn.Execute(statement, args...)
-	took := time.Since(begun)
+	for begun := time.Now(); ; {
+		asked := time.Now()
+		r, locked, err := s.try(statement, args)
+		s.lost = s.lost || locked && s.wait == 0
+		if !locked || s.wait == 0 {
+			return r, err
+		}
+		left := s.wait - time.Since(begun)
+		if left <= 0 || !s.isMariaDB() {
+			return r, cmp.Or(s.gaveUp(), err)
+		}
+		if r != nil {
+			r.Close()
+		}
+		time.Sleep(min(left, max(lockPoll, time.Since(asked))))
+	}
+}
+
+// try runs a statement once, and reports whether a lock was waited for in vain, for all or for a part of the answer.
+func (s *session) try(statement string, args []any) (r *mysql.Result, locked bool, err error) {
+	asked := statement
+	if rest, reads := strings.CutPrefix(statement, "SELECT "); reads && s.wait == 0 && !s.isMariaDB() &&
+		strings.HasSuffix(rest, " LIMIT 0") {
+		asked = "SELECT /*+ MAX_EXECUTION_TIME(" + strconv.Itoa(int(lockGlance/time.Millisecond)) + ") */ " + rest
+	}
+	r, err = s.conn.Execute(asked, args...)
 	switch {
-	case s.wait == 0:
-		return r, err
-	case retry.IsLockWait(err):
-		return nil, cmp.Or(s.gaveUp(), err)
-	case err != nil || took < s.wait || !strings.Contains(statement, "information_schema"):
-		return r, err
+	case asked != statement && retry.IsTimeLimit(err):
+		err = mysql.NewDefaultError(mysql.ER_LOCK_WAIT_TIMEOUT)
+		return nil, true, err
+	case err != nil || !s.isMariaDB() || !strings.Contains(statement, "information_schema"):
+		return r, retry.IsLockWait(err), err
 	}
-	r.Close()
-	wait := s.wait
-	if err := s.waitFor(0); err != nil {
-		return nil, err
+	if locked, err = s.warned(); err != nil {
+		r.Close()
+		return nil, false, err
 	}
-	begun = time.Now()
-	if r, err = s.conn.Execute(statement, args...); err != nil {
-		return nil, err
+	return r, locked, nil
+}
+
+// warned reports whether a warning of the last statement says that a table was locked. go-mysql does not hand on how many
+// warnings there are.
+func (s *session) warned() (bool, error) {
+	r, err := s.conn.Execute("SHOW WARNINGS")
+	if err != nil {
+		return false, err
 	}
-	if took-time.Since(begun) >= wait/2 {
-		return r, s.gaveUp()
+	defer r.Close()
+	for i := range r.RowNumber() {
+		code, err := r.GetInt(i, 1)
+		if err != nil || code == int64(mysql.ER_LOCK_WAIT_TIMEOUT) {
+			return true, err
+		}
 	}
-	return r, s.waitFor(wait) // it is only slow
+	return false, nil
 }
 
 // gaveUp notes that a wait was lost.

@@ -74,7 +74,11 @@ func (o *Options) connectTo(ctx context.Context, address string, timeout time.Du
 	s.link.timeout = timeout
 	s.locks = &locks{}
 	s.wait = lockWait
-	if err := s.exec("SET NAMES utf8mb4, @@session.lock_wait_timeout = " + inSeconds(lockWait)); err != nil {
+	wait, all := lockWait, ""
+	if s.isMariaDB() { // see patience.go
+		wait, all = 0, ", @@session.max_error_count = 65535"
+	}
+	if err := s.exec("SET NAMES utf8mb4, @@session.lock_wait_timeout = " + inSeconds(wait) + all); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -92,6 +96,9 @@ func Session(ctx context.Context, o Options) (c *client.Conn, server string, clo
 		return nil, "", nil, err
 	}
 	info, err := o.identify(s)
+	if err == nil { // the caller has the bare connection
+		err = s.exec("SET SESSION lock_wait_timeout = " + inSeconds(lockWait))
+	}
 	if err != nil {
 		s.close()
 		return nil, "", nil, fmt.Errorf("source %s: %w", s.address, err)

@@ -76,9 +76,14 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if err := t.mapped(m); err != nil {
 		return nil, err
 	}
+	return t.define(m, t.l.tx.begin)
+}
+
+// define is Define at a place.
+func (t *tables) define(m *binlog.TableMap, at binlogPos) (*binlog.Definition, error) {
 	d, err := t.tracker.Describe(m)
 	if errors.Is(err, schema.ErrDoubt) {
-		d, err = t.resolve(t.l.ctx, t.l.tx.begin, m)
+		d, err = t.resolve(t.l.ctx, at, m)
 	}
 	if errors.Is(err, schema.ErrUnknownSchema) {
 		return nil, &undefinedError{err}

@@ -67,7 +67,7 @@ func (l *loop) beginGroup(h binlog.Header, body []byte) error {
 	l.tx.XID = g.XID
 	l.tx.Committed = committedAt(g.Committed, h)
 	l.tx.announced, l.tx.standalone = true, g.Standalone
-	return nil
+	return l.recordMissed()
 }
 
 // start begins a transaction at the present event.

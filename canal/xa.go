@@ -184,7 +184,7 @@ func (l *loop) newState() ([]byte, error) {
 		definitions = l.tables.tracker.Encode()
 	}
 	l.xa.changed, c.unsaved, l.begun = false, false, l.reading
-	state, err := joinKeys(c.now, c.past, definitions)
+	state, err := joinKeys(c.now, c.past, c.held, definitions)
 	if err == nil {
 		state, err = l.xa.joinState(state)
 	}

@@ -68,6 +68,12 @@ func IsLockWait(err error) bool {
 	return is && e.Code == 1205 // ER_LOCK_WAIT_TIMEOUT
 }
 
+// IsTimeLimit reports whether the server says that a statement has taken longer than it may.
+func IsTimeLimit(err error) bool {
+	e, is := ServerError(err)
+	return is && (e.Code == 1969 || e.Code == 3024) // ER_STATEMENT_TIMEOUT, ER_QUERY_TIMEOUT
+}
+
 // EndsSession reports whether the server ends the session with this error of its own: it shuts down, somebody has
 // killed the session, or it was idle for too long.
 func EndsSession(e *mysql.MyError) bool {

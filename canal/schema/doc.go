@@ -18,8 +18,8 @@
 // The package never guesses. A statement that it cannot follow in full puts the table in doubt ([ErrDoubt]), as does
 // a TABLE_MAP that contradicts what is known; [Tracker.Resolve] asks the server, and if that does not settle it, the
 // error wraps [ErrUnknownSchema] and says why. The table stays unknown, without another question, until a statement,
-// other columns or a new connection give a reason to ask again; or, where we may not read it ([Tracker.Denied]), until
-// we may ([Tracker.Allowed]).
+// other columns or a new connection give a reason to ask again; or, where we may not read it, or it is locked
+// ([Tracker.Unread]), until it can be read ([Tracker.Allowed]).
 //
 // A statement that is in no binlog (sql_log_bin=0, or one on another server of several) cannot be followed.
 // [Tracker.Verify] finds its effect: the known definition, after the statements that are still to come, must be what

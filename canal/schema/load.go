@@ -106,7 +106,7 @@ func loadedCharset(collation string) charsets {
 }
 
 // table returns the definition of a table as it is now, nil if it does not exist. If we may not read it, the error says
-// so ([retry.IsTableDenied]), whether it exists or not.
+// so ([retry.IsTableDenied]), whether it exists or not; and if it is locked ([retry.IsLockWait]).
 //
 // It reads under a metadata lock, which a SELECT takes until the end of its transaction. No ALTER TABLE, RENAME or
 // DROP is under way then: it has either not begun to change the table, or it is complete and stands in the binlog,
@@ -133,6 +133,10 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 			e, _ := retry.ServerError(err)
 			err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s.%s to "+
 				"that user (%w)", quote(n.Schema), quote(n.Table), e)
+		case retry.IsLockWait(err):
+			e, _ := retry.ServerError(err)
+			err = fmt.Errorf("it is locked on the source, as by LOCK TABLES or an ALTER TABLE, so that nobody can say what "+
+				"columns it has; freshet asks again until it is not (%w)", e)
 		}
 		return nil, err
 	}
@@ -209,6 +213,9 @@ func (d *definition) load(r []string) {
 		d.rowEnd = r[0]
 	}
 }
+
+// isUnread reports whether a table's definition cannot be had for now: we may not read it, or it is locked.
+func isUnread(err error) bool { return retry.IsTableDenied(err) || retry.IsLockWait(err) }
 
 func quote(identifier string) string { return "`" + strings.ReplaceAll(identifier, "`", "``") + "`" }
 

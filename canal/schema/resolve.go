@@ -11,7 +11,6 @@ import (
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/retry"
 )
 
 // BinlogPos is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
@@ -43,7 +42,7 @@ type Scanner interface {
 // returns the definition under m. m may be nil, before anything is read.
 //
 // The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. So it is
-// where we may not read the table. Another one that we may not read stays in doubt, and keeps none from being known.
+// where we may not read the table, or it is locked. Another one of these stays in doubt, and keeps none from being known.
 // Other errors are those of conn and scan.
 func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at BinlogPos,
 	m *binlog.TableMap,
@@ -63,12 +62,13 @@ func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Binlo
 			return nil, err
 		}
 		d, err := t.Describe(m)
+		last := attempt == 2 || r.tables[r.mine].unread != nil
 		switch {
 		case !errors.Is(err, ErrDoubt):
 			return d, err
-		case attempt == 2 && r.named:
+		case last && r.named:
 			return r.incomplete()
-		case attempt == 2:
+		case last:
 			err = r.unknown(err)
 			t.set(r.mine, entry{status: unknown, of: m, why: err})
 			return nil, err
@@ -96,10 +96,10 @@ type resolution struct {
 
 // doubtful is a table in doubt.
 type doubtful struct {
-	// now is what the server says; nil: the table does not exist now, or may not be read.
+	// now is what the server says; nil: the table does not exist now, or may not be read, or is locked.
 	now *definition
-	// denied is the server's word that it may not be read.
-	denied error
+	// unread is the server's word that it may not be read, or is locked.
+	unread error
 	// by is the last thing that was undone, or the one that could not be.
 	by ddl.Op
 	history
@@ -144,13 +144,10 @@ func (r *resolution) ask(l *loader) error {
 	for _, n := range names {
 		if key := r.t.key(n); r.tables[key] == nil && r.asks(key) {
 			d, err := l.table(n)
-			if retry.IsLockWait(err) && key != r.mine {
-				continue // it may be locked for hours, and stays in doubt
-			}
-			if err != nil && !retry.IsTableDenied(err) {
+			if err != nil && !isUnread(err) {
 				return err
 			}
-			r.tables[key] = &doubtful{now: d, denied: err}
+			r.tables[key] = &doubtful{now: d, unread: err}
 		}
 	}
 	r.end, err = l.end()
@@ -255,7 +252,7 @@ func (r *resolution) noteSchema(name string, a *ddl.Action) {
 // settle says what has become known of a table and its schema.
 func (r *resolution) settle(n ddl.Name, d *doubtful) {
 	if !r.looked {
-		e := entry{status: hinted, def: d.now, why: d.denied}
+		e := entry{status: hinted, def: d.now, why: d.unread}
 		if e.def == nil {
 			e.def = &definition{}
 		}
@@ -276,9 +273,9 @@ func (r *resolution) settle(n ddl.Name, d *doubtful) {
 				}
 			}
 		}
-		r.t.set(n, entry{status: partial, def: def, why: d.denied})
-	case d.denied != nil && n != r.mine && r.t.get(n).status == doubt:
-		r.t.set(n, entry{status: unknown, why: d.denied}) // until its rows come
+		r.t.set(n, entry{status: partial, def: def, why: d.unread})
+	case d.unread != nil && n != r.mine && r.t.get(n).status == doubt:
+		r.t.set(n, entry{status: unknown, why: d.unread}) // until its rows come
 	}
 }
 
@@ -298,16 +295,16 @@ func (r *resolution) incomplete() (*binlog.Definition, error) {
 	if e.status != partial {
 		e.def = &definition{} // the rows contradict the server, so nothing that it says can be trusted
 	}
-	r.t.set(r.mine, entry{status: partial, def: e.def, of: r.m, why: r.tables[r.mine].denied})
+	r.t.set(r.mine, entry{status: partial, def: e.def, of: r.m, why: r.tables[r.mine].unread})
 	return r.t.Describe(r.m)
 }
 
 // unknown returns the error for a table that stays in doubt.
 func (r *resolution) unknown(doubt error) error {
 	d := r.tables[r.mine]
-	if d.denied != nil {
+	if d.unread != nil {
 		return fmt.Errorf("%w: %w (with binlog_row_metadata=FULL on the source, the binlog names them)", ErrUnknownSchema,
-			d.denied)
+			d.unread)
 	}
 	var why string
 	var mismatch *binlog.MismatchError

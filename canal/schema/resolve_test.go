@@ -181,49 +181,70 @@ func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
 	}
 }
 
-// A table that may not be read is not known, and says why. All others are, and it is asked for again only once it may
-// be read.
+// A table that may not be read, or is locked, is not known, and says why. All others are, and it is asked for again only
+// once it may be read.
 func TestATableThatMayNotBeReadKeepsNoOtherFromBeingKnown(t *testing.T) {
 	for _, hasNames := range []bool{false, true} {
-		f := &fakeSource{tables: now(), denied: []string{"shop.b"}, log: []string{"COMMIT"}}
-		f.tables["shop.b"] = [][3]string{{"id", "int(11) unsigned", ""}}
-		tr := tracker(t, f)
-		a, b := tableMap("a", long, long, long), unsigned(tableMap("b", long), 0)
-		if hasNames {
-			named(a, "id", "title", "price")
-			named(b, "id")
-		}
-		if d, err := resolve(t, f, tr, 0, a); err != nil || names(d) != "id title price" {
-			t.Fatalf("another one: %v", err)
-		}
-		if !hasNames && (len(tr.Denied()) != 1 || !tr.IsDenied(ddl.Name{Schema: "shop", Table: "b"})) {
-			t.Errorf("may not be read: %v", tr.Denied())
-		}
-		d, err := resolve(t, f, tr, 0, b)
-		why := fmt.Sprint(err)
-		if hasNames && err == nil {
-			why = fmt.Sprint(d.Columns[0].Unknown)
-		} else if !errors.Is(err, ErrUnknownSchema) {
-			t.Errorf("got %v, %v", d, err)
-		}
-		if !strings.Contains(why, "GRANT SELECT ON `shop`.`b`") {
-			t.Errorf("it says %s", why)
-		}
-		if _, again := tr.Describe(b); fmt.Sprint(again) != fmt.Sprint(err) {
-			t.Errorf("the second time: %v", again)
-		}
-		if _, err := resolve(t, f, tr, 0, tableMap("z", long)); errors.Is(err, ErrDoubt) || len(tr.Denied()) != 1 {
-			t.Errorf("another table: %v, may not be read: %v", err, tr.Denied())
-		}
-		f.denied = nil
-		for _, n := range tr.Denied() {
-			tr.Allowed(n)
-		}
-		if _, err := tr.Describe(b); !errors.Is(err, ErrDoubt) {
-			t.Errorf("once it may be read: %v", err)
-		}
-		if d, err := resolve(t, f, tr, 0, b); err != nil || d.Columns[0].Unknown != nil || len(tr.Denied()) != 0 {
-			t.Errorf("once it was asked for: %v, %v", d, err)
+		for _, locked := range []bool{false, true} {
+			f := &fakeSource{tables: now(), denied: []string{"shop.b"}, log: []string{"COMMIT"}}
+			says := "GRANT SELECT ON `shop`.`b`"
+			if locked {
+				f.denied, f.locked, says = nil, "shop.b", "it is locked on the source"
+			}
+			f.tables["shop.b"] = [][3]string{{"id", "int(11) unsigned", ""}}
+			tr := tracker(t, f)
+			a, b := tableMap("a", long, long, long), unsigned(tableMap("b", long), 0)
+			if hasNames {
+				named(a, "id", "title", "price")
+				named(b, "id")
+			}
+			if d, err := resolve(t, f, tr, 0, a); err != nil || names(d) != "id title price" {
+				t.Fatalf("another one: %v", err)
+			}
+			denied := tr.IsDenied(ddl.Name{Schema: "shop", Table: "b"})
+			if !hasNames && (len(tr.Unread()) != 1 || denied == locked) {
+				t.Errorf("may not be read: %v, denied: %t", tr.Unread(), denied)
+			}
+			asked := 0
+			f.asked = func(query string) {
+				if strings.HasPrefix(query, "SELECT * FROM `shop`.`b`") {
+					asked++
+				}
+			}
+			if _, err := resolve(t, f, tr, 0, tableMap("y", long)); !hasNames && (errors.Is(err, ErrDoubt) || asked != 0) {
+				t.Errorf("another table: %v, and the server was asked for this one %d times", err, asked)
+			}
+			d, err := resolve(t, f, tr, 0, b)
+			why := fmt.Sprint(err)
+			if hasNames && err == nil {
+				why = fmt.Sprint(d.Columns[0].Unknown)
+			} else if !errors.Is(err, ErrUnknownSchema) {
+				t.Errorf("got %v, %v", d, err)
+			}
+			if !strings.Contains(why, says) {
+				t.Errorf("it says %s", why)
+			}
+			if _, again := tr.Describe(b); fmt.Sprint(again) != fmt.Sprint(err) {
+				t.Errorf("the second time: %v", again)
+			}
+			if _, err := resolve(t, f, tr, 0, tableMap("z", long)); errors.Is(err, ErrDoubt) || len(tr.Unread()) != 1 {
+				t.Errorf("yet another table: %v, may not be read: %v", err, tr.Unread())
+			}
+			if !hasNames && asked != 1 {
+				t.Errorf("the server was asked for it %d times, want once", asked)
+			}
+			f.denied, f.locked = nil, ""
+			for _, n := range tr.Unread() {
+				if m := tr.Allowed(n); m != b {
+					t.Errorf("its rows came under %v", m)
+				}
+			}
+			if _, err := tr.Describe(b); !errors.Is(err, ErrDoubt) {
+				t.Errorf("once it may be read: %v", err)
+			}
+			if d, err := resolve(t, f, tr, 0, b); err != nil || d.Columns[0].Unknown != nil || len(tr.Unread()) != 0 {
+				t.Errorf("once it was asked for: %v, %v", d, err)
+			}
 		}
 	}
 }

@@ -77,7 +77,8 @@ type entry struct {
 	// of, of a partial or unknown one, is the TABLE_MAP for which the server was asked: it is not asked again for the
 	// same.
 	of *binlog.TableMap
-	// why is the error of an unknown one; of a hinted or partial one it says that we may not read the table.
+	// why is the error of an unknown one; of a hinted or partial one it says that we may not read the table, or that it is
+	// locked.
 	why error
 	// other is its place in [Tracker.others]; nil for what is wanted and defined.
 	other *list.Element
@@ -191,31 +192,37 @@ func (t *Tracker) Retry() {
 	}
 }
 
-// Denied returns the tables of which less is known than could be, because we may not read them.
-func (t *Tracker) Denied() (all []ddl.Name) {
+// Unread returns the tables of which less is known than could be, because we may not read them, or they are locked, in no
+// order.
+func (t *Tracker) Unread() (all []ddl.Name) {
 	for n, e := range t.tables {
-		if retry.IsTableDenied(e.why) {
+		if isUnread(e.why) {
 			all = append(all, n)
 		}
 	}
 	return all
 }
 
-// IsDenied reports whether a table is one of them.
+// IsDenied reports whether a table is one of those, because we may not read it.
 func (t *Tracker) IsDenied(n ddl.Name) bool {
 	e := t.tables[t.key(n)]
 	return e != nil && retry.IsTableDenied(e.why)
 }
 
-// Allowed has the server asked again about one of them: we may read it by now.
-func (t *Tracker) Allowed(n ddl.Name) {
-	switch e := t.tables[n]; {
-	case e == nil:
-	case e.status == partial:
+// Allowed has the server asked again about one of [Tracker.Unread]: we may read it by now. It returns the TABLE_MAP under
+// which rows came that could not be read, or not wholly; nil: there were none.
+func (t *Tracker) Allowed(n ddl.Name) (m *binlog.TableMap) {
+	e := t.tables[n]
+	if e == nil {
+		return nil
+	}
+	m = e.of
+	if e.status == partial {
 		e.of, e.why = nil, nil
-	default:
+	} else {
 		t.doubt(n)
 	}
+	return m
 }
 
 func (t *Tracker) doubt(n ddl.Name)  { t.set(n, entry{}) }

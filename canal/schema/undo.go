@@ -47,7 +47,7 @@ func (d *doubtful) before(n ddl.Name, t *Tracker) (status, *definition) {
 	}
 	s, def := known, d.now
 	switch {
-	case d.denied != nil:
+	case d.unread != nil:
 		s = doubt
 	case def == nil:
 		s = absent
