@@ -15,11 +15,12 @@ import (
 // ask asks the server for its foreign keys.
 func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	var keys, gone []foreignKey
-	begun, again := time.Now(), c.held
+	begun, again, wait := time.Now(), c.held, lockBriefly
 	if again {
-		if err := s.waitFor(0); err != nil {
-			return err
-		}
+		wait = 0
+	}
+	if err := s.waitAtMost(wait); err != nil {
+		return err
 	}
 	silent, err := s.silent(info)
 	// What the source of a replica has not logged has no events in the replica's binlog, which could log it. Events say

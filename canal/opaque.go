@@ -22,12 +22,17 @@ func (t *tables) opaqueAs(n ddl.Name) (what string, err error) {
 	if what, known := t.opaque[n]; known {
 		return what, nil
 	}
+	lost := false
 	err = t.ask(t.l.ctx, func(s *session, _ *history) error {
 		what, err = s.opaqueAs(n)
+		lost = s.lost
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case lost && what == "": // MariaDB has left it out
+		return "table that is locked, and may have triggers", nil
 	}
 	if t.opaque == nil || len(t.opaque) >= maxOpaque {
 		t.opaque = opaque{}

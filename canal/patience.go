@@ -12,22 +12,43 @@ import (
 )
 
 const (
-	// lockWait is for how long a question waits for a lock on a table, as that of an ALTER TABLE, and lockAgain for how
-	// long while a table is known to be locked: nothing is read meanwhile.
-	lockWait  = 10 * time.Second
-	lockAgain = time.Second
+	// lockWait is for how long a question waits for a lock on a table, as that of an ALTER TABLE, if rows cannot be read
+	// without an answer, and lockBriefly for how long if they can, or a table is known to be locked: nothing is read
+	// meanwhile. mostLost is how many waits are lost before none is begun any more.
+	lockWait    = 10 * time.Second
+	lockBriefly = time.Second
+	mostLost    = 2
 	// lockPoll is the least time after which MariaDB is asked again about a table that is locked.
 	lockPoll = 50 * time.Millisecond
 	// lockGlance is for how long a question for a table takes at MySQL at most that does not wait.
 	lockGlance = 250 * time.Millisecond
-	// heldFor is how long after a wait was lost questions have less patience.
+	// heldFor is how long after a table was found to be locked questions have less patience.
 	heldFor = 30 * time.Second
 )
 
 // locks knows of the waits for tables that stayed locked for longer than is waited.
 type locks struct {
-	// lost is when the last one ended in vain.
-	lost time.Time
+	// met is when a table was last found to be locked in the end, and lost is how many waits were lost up to then.
+	met  time.Time
+	lost int
+}
+
+func (l *locks) meet() {
+	if time.Since(l.met) >= heldFor {
+		l.lost = 0
+	}
+	l.met = time.Now()
+}
+
+// patience is for how long the next question waits that would wait for so long.
+func (l *locks) patience(wait time.Duration) time.Duration {
+	switch {
+	case time.Since(l.met) >= heldFor:
+		return wait
+	case l.lost >= mostLost:
+		return 0
+	}
+	return min(wait, lockBriefly)
 }
 
 // waitFor bounds the waits of the session for locks. 0: it does not wait.
@@ -53,7 +74,10 @@ func (s *session) Execute(statement string, args ...any) (*mysql.Result, error) 
 	for begun := time.Now(); ; {
 		asked := time.Now()
 		r, locked, err := s.try(statement, args)
-		s.lost = s.lost || locked && s.wait == 0
+		if locked && s.wait == 0 {
+			s.lost = true
+			s.locks.meet()
+		}
 		if !locked || s.wait == 0 {
 			return r, err
 		}
@@ -109,15 +133,24 @@ func (s *session) warned() (bool, error) {
 
 // gaveUp notes that a wait was lost.
 func (s *session) gaveUp() error {
-	s.lost, s.locks.lost = true, time.Now()
+	s.lost = true
+	s.locks.meet()
+	s.locks.lost++
 	return s.waitFor(0)
 }
 
 // waits has a session ask with the patience that is left.
 func (t *tables) waits(s *session) error {
 	s.locks = &t.locks
-	if t.cascading.held || time.Since(t.locks.lost) < heldFor {
-		return s.waitFor(lockAgain)
+	return s.waitAtMost(t.locks.patience(lockWait))
+}
+
+// waitBriefly has a session ask what need not be known before more is read.
+func (s *session) waitBriefly() error { return s.waitAtMost(lockBriefly) }
+
+func (s *session) waitAtMost(wait time.Duration) error {
+	if s.wait <= wait {
+		return nil
 	}
-	return nil
+	return s.waitFor(wait)
 }

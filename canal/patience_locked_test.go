@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -182,4 +183,23 @@ func TestForeignKeysOfATableThatIsLockedAtAFirstStartAreADoubt(t *testing.T) {
 			r.wantDoubted("after that", "")
 		})
 	}
+}
+
+// A statement that was logged as one has changed a table with triggers, of which MariaDB says nothing while it is locked.
+func TestATableThatIsLockedMayHaveTriggers(t *testing.T) {
+	t.Parallel()
+	s := testbed.MariaDB(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.log (id int primary key)",
+		"create trigger DB.tr after insert on DB.t for each row insert into DB.log values (new.id)")
+	d.allow("trigger", d.readable())
+	begin := here(t, s)
+	d.exec("set statement binlog_format = 'STATEMENT' for insert into DB.t values (1)")
+	giveUp := exclusively(t, d, "t")
+	r := reading(t, startAt(begin), d.options())
+	testbed.Eventually(t, patience, "a doubt about all tables", func() bool {
+		return slices.ContainsFunc(r.doubts.List(), func(is doubt.Doubt) bool {
+			return is.Cause == alarm.StatementLogged && len(is.Tables) == 0
+		})
+	})
+	giveUp()
 }

@@ -125,6 +125,11 @@ func (t *tables) define(m *binlog.TableMap, at binlogPos) (*binlog.Definition, e
 // resolve asks the source about tables whose columns are in doubt.
 func (t *tables) resolve(ctx context.Context, at binlogPos, m *binlog.TableMap) (d *binlog.Definition, err error) {
 	err = t.ask(ctx, func(s *session, h *history) error {
+		if m == nil { // what is locked is asked for when its rows come
+			if err := s.waitBriefly(); err != nil {
+				return err
+			}
+		}
 		d, err = t.tracker.Resolve(ctx, s, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m)
 		return err
 	})
