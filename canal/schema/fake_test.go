@@ -32,7 +32,7 @@ type fakeSource struct {
 	scanErr error
 	// denied are tables that may not be read; all: none may.
 	denied []string
-	// locked is a table that is locked: MariaDB's information_schema does not have its columns then.
+	// locked is a table that is locked; all: all are. MariaDB's information_schema does not have its columns then.
 	locked string
 	// kind is the TABLE_TYPE of all tables; "": BASE TABLE. failing is a question that fails.
 	kind, failing string
@@ -62,7 +62,7 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 		if slices.Contains(f.denied, name) || slices.Contains(f.denied, "all") {
 			return nil, mysql.NewDefaultError(mysql.ER_TABLEACCESS_DENIED_ERROR, "SELECT", "u", "h", "t")
 		}
-		if name == f.locked {
+		if name == f.locked || f.locked == "all" {
 			return nil, mysql.NewDefaultError(mysql.ER_LOCK_WAIT_TIMEOUT)
 		}
 		if f.tables[name] == nil {

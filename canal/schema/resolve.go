@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // BinlogPos is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
@@ -38,8 +39,8 @@ type Scanner interface {
 }
 
 // Resolve finds out what the tables that are in doubt were at the present place of the stream, at, which is behind
-// every statement that was applied and before every other. It asks about all tables that are wanted, in one pass, and
-// returns the definition under m. m may be nil, before anything is read.
+// every statement that was applied and before every other. It asks about all tables that are wanted, in one pass, up to one that is
+// locked, and returns the definition under m. m may be nil, before anything is read.
 //
 // The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. So it is
 // where we may not read the table, or it is locked. Another one of these stays in doubt, and keeps none from being known.
@@ -139,7 +140,7 @@ func (r *resolution) ask(l *loader) error {
 	}
 	r.tables = map[ddl.Name]*doubtful{}
 	if r.m != nil { // also if the server does not list it: it says whether it is gone, or may not be seen
-		names = append(names, ddl.Name{Schema: r.m.Schema, Table: r.m.Name})
+		names = slices.Insert(names, 0, ddl.Name{Schema: r.m.Schema, Table: r.m.Name})
 	}
 	for _, n := range names {
 		if key := r.t.key(n); r.tables[key] == nil && r.asks(key) {
@@ -148,6 +149,9 @@ func (r *resolution) ask(l *loader) error {
 				return err
 			}
 			r.tables[key] = &doubtful{now: d, unread: err}
+			if r.m != nil && retry.IsLockWait(err) {
+				break // others may be locked as well, and the rows wait: those are asked for when their own come
+			}
 		}
 	}
 	r.end, err = l.end()

@@ -249,6 +249,37 @@ func TestATableThatMayNotBeReadKeepsNoOtherFromBeingKnown(t *testing.T) {
 	}
 }
 
+// While rows wait for an answer, the server is asked for no other table once one was locked; at a start it is asked for
+// all.
+func TestTablesThatAreLockedDoNotAddUp(t *testing.T) {
+	for _, c := range []struct {
+		m      *binlog.TableMap
+		locked string
+		want   int
+	}{{tableMap("c", long), "all", 1}, {tableMap("c", long), "shop.a", 2}, {nil, "all", 4}} {
+		f := &fakeSource{locked: c.locked, log: []string{"COMMIT"}, tables: map[string][][3]string{}}
+		for _, n := range []string{"a", "b", "c", "d"} {
+			f.tables["shop."+n] = [][3]string{{"id", "int", ""}}
+		}
+		asked := 0
+		f.asked = func(query string) {
+			if strings.HasPrefix(query, "SELECT * FROM") {
+				asked++
+			}
+		}
+		tr, err := New(Options{Wanted: func(s, _ string) bool { return s == "shop" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := resolve(t, f, tr, 0, c.m); errors.Is(err, ErrUnknownSchema) != (c.want == 1) || c.want != 1 && err != nil {
+			t.Errorf("got %v", err)
+		}
+		if asked != c.want {
+			t.Errorf("the server was asked for %d tables, want %d", asked, c.want)
+		}
+	}
+}
+
 // What the binlog says of a table that may not be read counts: it was made after the place of the stream.
 func TestATableThatMayNotBeReadIsNotTakenForAbsent(t *testing.T) {
 	f := &fakeSource{tables: now(), denied: []string{"shop.b"}, log: []string{"COMMIT"}}
