@@ -114,8 +114,8 @@ func (s *session) try(statement string, args []any) (r *mysql.Result, locked boo
 	return r, locked, nil
 }
 
-// warned reports whether a warning of the last statement says that a table was locked. go-mysql does not hand on how many
-// warnings there are.
+// warned reports whether a warning of the last statement says that a table was locked. go-mysql does not hand on
+// whether there are any.
 func (s *session) warned() (bool, error) {
 	r, err := s.conn.Execute("SHOW WARNINGS")
 	if err != nil {

@@ -192,8 +192,8 @@ func (t *Tracker) Retry() {
 	}
 }
 
-// Unread returns the tables of which less is known than could be, because we may not read them, or they are locked, in no
-// order.
+// Unread returns the tables of which less is known than could be, because we may not read them, or they are locked.
+// They are in no order.
 func (t *Tracker) Unread() (all []ddl.Name) {
 	for n, e := range t.tables {
 		if isUnread(e.why) {
@@ -209,8 +209,8 @@ func (t *Tracker) IsDenied(n ddl.Name) bool {
 	return e != nil && retry.IsTableDenied(e.why)
 }
 
-// Allowed has the server asked again about one of [Tracker.Unread]: we may read it by now. It returns the TABLE_MAP under
-// which rows came that could not be read, or not wholly; nil: there were none.
+// Allowed has the server asked again about one of [Tracker.Unread]: we may read it by now. It returns the TABLE_MAP
+// under which rows came that could not be read, or not wholly; nil: there were none.
 func (t *Tracker) Allowed(n ddl.Name) (m *binlog.TableMap) {
 	e := t.tables[n]
 	if e == nil {
