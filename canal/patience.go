@@ -15,13 +15,15 @@ const (
 	// lockWait is for how long a question waits for a lock on a table, as that of an ALTER TABLE, if rows cannot be read
 	// without an answer, and lockBriefly for how long if they can, or a table is known to be locked: nothing is read
 	// meanwhile. mostLost is how many waits are lost before none is begun any more.
-	lockWait    = 10 * time.Second
+	lockWait    = 3 * time.Second
 	lockBriefly = time.Second
 	mostLost    = 2
 	// lockPoll is the least time after which MariaDB is asked again about a table that is locked.
 	lockPoll = 50 * time.Millisecond
 	// lockGlance is for how long a question for a table takes at MySQL at most that does not wait.
 	lockGlance = 250 * time.Millisecond
+	// lockOfRows is for how long sessions wait that read the rows of tables, next to the stream.
+	lockOfRows = 10 * time.Second
 	// heldFor is how long after a table was found to be locked questions have less patience.
 	heldFor = 30 * time.Second
 )

@@ -131,7 +131,7 @@ func TestTablesThatAreLockedTogetherAreWaitedForTogether(t *testing.T) {
 			t.Parallel()
 			var names []string
 			tables := []string{"create table DB.p (id int primary key)", "create table DB.other (id int primary key)"}
-			for i := range 15 {
+			for i := range 25 {
 				names = append(names, fmt.Sprintf("n%02d", i))
 				tables = append(tables, fmt.Sprintf("create table DB.n%02d (id int primary key, p int, "+
 					"foreign key (p) references DB.p (id) on delete cascade)", i))

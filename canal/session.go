@@ -97,7 +97,7 @@ func Session(ctx context.Context, o Options) (c *client.Conn, server string, clo
 	}
 	info, err := o.identify(s)
 	if err == nil { // the caller has the bare connection
-		err = s.exec("SET SESSION lock_wait_timeout = " + inSeconds(lockWait))
+		err = s.exec("SET SESSION lock_wait_timeout = " + inSeconds(lockOfRows))
 	}
 	if err != nil {
 		s.close()
