@@ -16,8 +16,11 @@ import (
 func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	var keys, gone []foreignKey
 	begun, again, wait := time.Now(), c.held, lockBriefly
-	if again {
+	switch {
+	case again:
 		wait = 0
+	case len(c.altered) > 0: // the statement is in the binlog: it is about to give them up
+		wait = lockWait
 	}
 	if err := s.waitAtMost(wait); err != nil {
 		return err

@@ -265,7 +265,7 @@ func TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept(t *testing.T) {
 			d.exec(append(filled(1), "create database DBx",
 				"create table DBx.wx (id int primary key, foreign key (id) references DB.p (id) on delete cascade)")...)
 			for _, drop := range []string{"drop table DB.wgrand", "drop database DBx"} {
-				testbed.Must(t, d.HoldCommits(t.Context(), time.Second))
+				testbed.Must(t, d.HoldCommits(t.Context(), lockWait/10))
 				d.exec(drop)
 				if got := r.doubted(); got != "" {
 					t.Errorf("in doubt after %s: %q", drop, got)
