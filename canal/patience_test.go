@@ -152,7 +152,7 @@ func TestAForeignKeyThatIsMadeWhileItIsAskedForCounts(t *testing.T) {
 			o := d.options()
 			o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				c, err := new(net.Dialer).DialContext(ctx, network, address)
-				return &listened{c, "SELECT * FROM " + identifier(d.name) + ".`wc`", &begun, sync.OnceFunc(func() {
+				return &listened{c, "* FROM " + identifier(d.name) + ".`wc`", &begun, sync.OnceFunc(func() {
 					made <- errors.Join(d.ReleaseCommits(context.Background()), <-altered)
 				})}, err
 			}
