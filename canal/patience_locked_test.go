@@ -98,6 +98,7 @@ func exclusively(t *testing.T, d *database, tables ...string) (giveUp func()) {
 	t.Cleanup(func() { _ = renaming.Close() })
 	var id int
 	testbed.Must(t, renaming.QueryRowContext(t.Context(), "select connection_id()").Scan(&id))
+	t.Cleanup(func() { killed(d, id) }) // before its connection is closed, which waits for it
 	var to []string
 	for _, name := range append(tables, "zz") {
 		to = append(to, "DB."+name+" to DB."+name+"_new")
