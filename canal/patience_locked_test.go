@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
@@ -204,4 +205,20 @@ func TestATableThatIsLockedMayHaveTriggers(t *testing.T) {
 		})
 	})
 	giveUp()
+}
+
+// A state says that there may be foreign keys which are not known.
+func TestAStateSaysThatForeignKeysAreNotKnown(t *testing.T) {
+	key := foreignKey{Name: "k", Child: ddl.Name{Schema: "s", Table: "c"}, Parent: ddl.Name{Schema: "s", Table: "p"}}
+	for _, now := range [][]foreignKey{nil, {key}} {
+		for _, held := range []bool{false, true} {
+			state, err := joinKeys(now, nil, held, []byte("rest"))
+			testbed.Must(t, err)
+			got, past, is, rest, err := splitKeys(state)
+			testbed.Must(t, err)
+			if len(got) != len(now) || len(past) != 0 || is != held || string(rest) != "rest" {
+				t.Errorf("%d foreign keys, held %t: read as %v, %v, held %t, %q", len(now), held, got, past, is, rest)
+			}
+		}
+	}
 }
