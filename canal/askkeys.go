@@ -91,8 +91,8 @@ func (l *loop) recordMissed() error {
 		of = append(of, k.Child.String())
 	}
 	slices.Sort(of)
-	return l.doubt(alarm.RowsCascaded, "table "+strings.Join(slices.Compact(of), ", ")+" was locked, so that its foreign keys "+
-		"were not known: the source may have changed rows of "+strings.Join(reached, ", ")+" without row events meanwhile, so "+
+	names := strings.Join(slices.Compact(of), ", ")
+	return l.doubt(alarm.RowsCascaded, "table "+names+" was locked, so that its foreign keys were not known: the source may have changed rows of "+strings.Join(reached, ", ")+" without row events meanwhile, so "+
 		"their keys may be stale", reached...)
 }
 

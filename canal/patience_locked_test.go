@@ -187,8 +187,8 @@ func TestForeignKeysOfATableThatIsLockedAtAFirstStartAreADoubt(t *testing.T) {
 	}
 }
 
-// A statement that was logged as one has changed a table with triggers, of which MariaDB says nothing while the table is
-// locked.
+// A statement that was logged as one has changed a table with triggers, of which MariaDB says nothing while the table
+// is locked.
 func TestATableThatIsLockedMayHaveTriggers(t *testing.T) {
 	t.Parallel()
 	s := testbed.MariaDB(t, "--binlog-row-metadata=FULL")

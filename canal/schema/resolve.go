@@ -40,7 +40,8 @@ type Scanner interface {
 
 // Resolve finds out what the tables that are in doubt were at the present place of the stream, at, which is behind
 // every statement that was applied and before every other. It asks about all tables that are wanted, in one pass, up to
-// one that is locked, and returns the definition under m. m may be nil, before anything is read: then it asks about all.
+// one that is locked, and returns the definition under m. m may be nil, before anything is read: then it asks about
+// all.
 //
 // The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. So it is
 // where we may not read the table, or it is locked. Another one of these stays in doubt, and keeps none from being
