@@ -51,10 +51,22 @@ func (t *table) where(conditions ...string) string {
 	return " WHERE " + strings.Join(all, " AND ")
 }
 
-// load asks for the table.
+// load asks for the table. It reads under a metadata lock, which a SELECT takes until the end of its transaction: else
+// the answers could be of two tables, and one that is dropped meanwhile would have no key, which no time repairs.
 //
-// Source: MySQL Reference Manual, "INFORMATION_SCHEMA Tables"; MariaDB has the same columns.
+// Source: MySQL Reference Manual, "Metadata Locking", "INFORMATION_SCHEMA Tables"; MariaDB has the same columns.
 func (w *Walk) load() (*table, error) {
+	if _, err := w.query("START TRANSACTION READ ONLY"); err != nil {
+		return nil, err
+	}
+	t, err := w.ask()
+	if _, end := w.query("ROLLBACK"); err == nil {
+		err = end
+	}
+	return t, err
+}
+
+func (w *Walk) ask() (*table, error) {
 	fold, err := w.query("SELECT @@lower_case_table_names")
 	if err != nil {
 		return nil, err
@@ -73,6 +85,11 @@ func (w *Walk) load() (*table, error) {
 			strings.ToLower(kind[0][0]))
 	}
 	t.Schema, t.Name = kind[0][1], kind[0][2]
+	if _, err := w.query("SELECT 1 FROM " + name(t.Schema) + "." + name(t.Name) + " LIMIT 0"); retry.IsNoTable(err) {
+		return nil, missing(t.String())
+	} else if err != nil {
+		return nil, err
+	}
 	if err := w.columns(t, of); err != nil {
 		return nil, err
 	}

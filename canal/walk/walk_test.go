@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
 	"go.uber.org/goleak"
 
 	"github.com/freshet/freshet/event"
@@ -25,6 +26,7 @@ func TestTablesAreWalked(t *testing.T) {
 			"every row, by keys of every type": everyRowOnce, "a chunk reads its rows": chunkReadsItsRows,
 			"large rows": largeRows, "conditions": conditions, "refusals": refusedTables, "another key": anotherKey,
 			"a hidden key": hiddenKey, "a row again": rowAgain, "up to a place": upToAPlace,
+			"a table that is dropped": droppedMeanwhile,
 		} {
 			t.Run(string(source.Flavor)+"/"+name, func(t *testing.T) {
 				source.Exec(t, "DROP DATABASE IF EXISTS shop", "CREATE DATABASE shop")
@@ -52,6 +54,45 @@ func over(source *testbed.Server, table, where string) *Walk {
 			return needs, nil
 		},
 	}, Place{})
+}
+
+// droppingConn drops the table on another connection before it asks for the keys, unless that has to wait.
+type droppingConn struct {
+	Conn
+	drop func()
+}
+
+func (c droppingConn) Execute(statement string, args ...any) (*mysql.Result, error) {
+	if strings.Contains(statement, "information_schema.STATISTICS") {
+		c.drop()
+	}
+	return c.Conn.Execute(statement, args...)
+}
+
+// A table that is dropped while it is asked about is not one without a key: that would be for good, and tools that change
+// tables may put another one in its place.
+func droppedMeanwhile(t *testing.T, source *testbed.Server) {
+	source.Exec(t, "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
+	w := over(source, "t", "")
+	connect := w.o.Connect
+	w.o.Connect = func(ctx context.Context) (Conn, func(), error) {
+		c, closes, err := connect(ctx)
+		return droppingConn{c, func() {
+			db := source.DB()
+			c, err := db.Conn(ctx)
+			testbed.Must(t, err)
+			defer c.Close()
+			_, err = c.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1")
+			testbed.Must(t, err)
+			_, _ = c.ExecContext(ctx, "DROP TABLE shop.t")
+		}}, closes, err
+	}
+	_, err := w.Chunk(t.Context(), Size{Rows: 10, Bytes: 1 << 20}, func(*event.Table, []event.Value) error { return nil })
+	w.Close()
+	var never Refusal
+	if errors.As(err, &never) {
+		t.Errorf("it is refused: %v", err)
+	}
 }
 
 // all walks to the end, in chunks of some rows, and returns the last column of each row. Each chunk is a walk of its
