@@ -69,8 +69,8 @@ func (c droppingConn) Execute(statement string, args ...any) (*mysql.Result, err
 	return c.Conn.Execute(statement, args...)
 }
 
-// A table that is dropped while it is asked about is not one without a key: that would be for good, and tools that change
-// tables may put another one in its place.
+// A table that is dropped while it is asked about is not one without a key: that would be for good, and tools that
+// change tables may put another one in its place.
 func droppedMeanwhile(t *testing.T, source *testbed.Server) {
 	source.Exec(t, "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
 	w := over(source, "t", "")
