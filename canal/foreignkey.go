@@ -79,7 +79,7 @@ func (s *session) awaitTables(names []ddl.Name) error {
 
 // touch reads nothing of a table, for which it waits until nobody alters it.
 func (s *session) touch(n ddl.Name) error {
-	return s.exec("SELECT 1 FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
+	return s.exec("SELECT 1 FROM " + n.SQL() + " LIMIT 0")
 }
 
 // foreignKeys asks for those that change rows. Only those of tables are listed on which we have some right.
@@ -140,7 +140,7 @@ func (s *session) rulesOf(n keyName, rules map[keyName]*ruling) error {
 	if err := s.exec("SET SESSION sql_mode = '', sql_quote_show_create = 1"); err != nil {
 		return err
 	}
-	rows, err := s.rows("SHOW CREATE TABLE " + identifier(n[0]) + "." + identifier(n[1]))
+	rows, err := s.rows("SHOW CREATE TABLE " + ddl.Name{Schema: n[0], Table: n[1]}.SQL())
 	if _, refused := retry.ServerError(err); err != nil && !refused {
 		return err
 	}
@@ -169,8 +169,6 @@ func rulesIn(clause string) *ruling {
 	}
 	return &ruling{of("ON DELETE"), of("ON UPDATE")}
 }
-
-func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // wave is where foreign keys carry a change of a row.
 type wave struct {

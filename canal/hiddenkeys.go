@@ -64,7 +64,7 @@ func (s *session) hides(n ddl.Name) (bool, error) {
 
 // tried returns how the server refuses all columns of a table; nil: it does not.
 func (s *session) tried(n ddl.Name) (refused, err error) {
-	err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
+	err = s.exec("SELECT * FROM " + n.SQL() + " LIMIT 0")
 	if _, is := retry.ServerError(err); is {
 		return err, nil
 	}
@@ -216,7 +216,7 @@ func (t *tables) unlisted(n ddl.Name) error {
 		Cause: alarm.BinlogIncomplete, Source: t.l.o.Source, Subject: "SELECT ON " + n.String(), Tables: []string{n.String()},
 		Message: "source " + t.l.o.Source + ": the user that freshet connects as may not read table " + n.String() + ", so it is " +
 			"not known which foreign keys change its rows, which this server does not write to its binlog, and their keys stay " +
-			"stale: GRANT SELECT ON " + identifier(n.Schema) + "." + identifier(n.Table) + " to that user",
+			"stale: GRANT SELECT ON " + n.SQL() + " to that user",
 	}.Named()
 	if !t.tracker.IsDenied(n) {
 		return t.listed(d)

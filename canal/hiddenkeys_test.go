@@ -248,7 +248,7 @@ func TestAForeignKeyIsHiddenThoughTheConnectionIsLost(t *testing.T) {
 			goOn := readForAWhile(t, d, func(o *Options) {
 				o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 					c, err := new(net.Dialer).DialContext(ctx, network, address)
-					return &listened{c, "* FROM " + identifier(d.name) + ".`wc`", &begun, func() {
+					return &listened{c, "* FROM " + ddl.Quote(d.name) + ".`wc`", &begun, func() {
 						if begun.CompareAndSwap(true, false) {
 							c.Close()
 							close(cut)

@@ -136,7 +136,7 @@ func (t *tables) regain() error {
 	var found []*binlog.TableMap
 	readable := false
 	if unread := t.tracker.Unread(); len(unread) > 0 {
-		err := t.ask(t.l.ctx, func(s *session, h *history) error {
+		err := t.ask(t.l.ctx, func(s *session, _ *history) error {
 			if err := s.waitFor(0); err != nil { // what is locked is tried again
 				return err
 			}

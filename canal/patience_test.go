@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
 )
@@ -42,7 +43,7 @@ func renames(t *testing.T, d *database) (giveUp func()) {
 	s := questions(t, d)
 	testbed.Must(t, s.waitFor(0))
 	testbed.Eventually(t, patience, "the statement has the table for itself", func() bool {
-		_, err := s.conn.Execute("SHOW CREATE TABLE " + identifier(d.name) + ".wc")
+		_, err := s.conn.Execute("SHOW CREATE TABLE " + ddl.Quote(d.name) + ".wc")
 		return retry.IsLockWait(err)
 	})
 	return func() {
@@ -51,7 +52,7 @@ func renames(t *testing.T, d *database) (giveUp func()) {
 			t.Fatal("the statement was not given up")
 		}
 		testbed.Eventually(t, patience, "the table may be read", func() bool {
-			_, err := s.conn.Execute("SHOW CREATE TABLE " + identifier(d.name) + ".wc")
+			_, err := s.conn.Execute("SHOW CREATE TABLE " + ddl.Quote(d.name) + ".wc")
 			return err == nil
 		})
 	}
@@ -152,7 +153,7 @@ func TestAForeignKeyThatIsMadeWhileItIsAskedForCounts(t *testing.T) {
 			o := d.options()
 			o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				c, err := new(net.Dialer).DialContext(ctx, network, address)
-				return &listened{c, "* FROM " + identifier(d.name) + ".`wc`", &begun, sync.OnceFunc(func() {
+				return &listened{c, "* FROM " + ddl.Quote(d.name) + ".`wc`", &begun, sync.OnceFunc(func() {
 					made <- errors.Join(d.ReleaseCommits(context.Background()), <-altered)
 				})}, err
 			}

@@ -170,8 +170,10 @@ func readPair(certFile, keyFile string) (pair tls.Certificate, ofKey bool, err e
 	if err != nil {
 		return pair, true, err
 	}
-	pair, err = tls.X509KeyPair(cert, key)
-	return pair, holdsCertificate(cert) && !holdsKey(key), err
+	if pair, err = tls.X509KeyPair(cert, key); err != nil {
+		ofKey = holdsCertificate(cert) && !holdsKey(key)
+	}
+	return pair, ofKey, err
 }
 
 // holdsCertificate reports whether there is a certificate in a text.

@@ -81,24 +81,24 @@ func tryDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	for {
-		is, err := os.Stat(at)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
-			at, dir = filepath.Dir(at), ""
-			continue
-		case err != nil:
-			return err
-		case !is.IsDir():
-			return fmt.Errorf("%s is no directory", at)
-		case dir == "":
-			if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-				return fmt.Errorf("it cannot be made in %s: %w", at, err)
-			}
-			return nil
-		}
+	missing := false
+	is, err := os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+		at, missing = filepath.Dir(at), true
+		is, err = os.Stat(at)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !is.IsDir():
+		return fmt.Errorf("%s is no directory", at)
+	case !missing:
 		return tryFile(at)
 	}
+	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("it cannot be made in %s: %w", at, err)
+	}
+	return nil
 }
 
 func tryFile(dir string) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
@@ -102,7 +103,7 @@ func checkCascade(c *config.Config, info *canal.SourceInfo, f *canal.Cascade, r 
 	if f.Unread {
 		r.add(Warn, "the user may not read "+f.Parent.String()+": without binlog_row_metadata=FULL each change of its rows counts as one "+
 			"that foreign keys refer to, and foreign keys that change its own rows are not seen",
-			grantSelect(c, info, f.Parent.Schema, f.Parent.Table))
+			grantSelect(c, info, f.Parent))
 	}
 }
 
@@ -115,7 +116,7 @@ func checkUnseen(ctx context.Context, c *config.Config, o canal.Options, info *c
 	}
 	for _, t := range denied {
 		r.add(Fail, "the user may not read mapped table "+t.String()+": without binlog_row_metadata=FULL its rows cannot be read, and "+
-			"foreign keys that change them are not seen", grantSelect(c, info, t.Schema, t.Table))
+			"foreign keys that change them are not seen", grantSelect(c, info, t))
 	}
 	for _, t := range elsewhere {
 		r.add(Warn, fmt.Sprintf("mapped table %s has the engine %s, so its rows are in other tables: what changes there is not in "+
@@ -124,9 +125,6 @@ func checkUnseen(ctx context.Context, c *config.Config, o canal.Options, info *c
 }
 
 // grantSelect returns the statement that lets our user read a table.
-func grantSelect(c *config.Config, info *canal.SourceInfo, schema, table string) string {
-	return fmt.Sprintf("GRANT SELECT ON %s.%s TO %s;", identifier(schema), identifier(table), account(c, info))
+func grantSelect(c *config.Config, info *canal.SourceInfo, table ddl.Name) string {
+	return fmt.Sprintf("GRANT SELECT ON %s TO %s;", table.SQL(), account(c, info))
 }
-
-// identifier returns a name as it stands in SQL, whatever it holds.
-func identifier(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

@@ -130,8 +130,7 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) (saved event.P
 		return saved, false
 	}
 	saved, err = readKafkaPosition(ctx, c)
-	switch {
-	case err == nil, broker.Classify(err) == broker.Missing: // freshet makes the topic when it starts
+	if err == nil || broker.Classify(err) == broker.Missing { // freshet makes the topic when it starts
 		return saved, true
 	}
 	r.add(Fail, err.Error(), "")

@@ -23,11 +23,14 @@ func Check(ctx context.Context, c *config.Config) *Report {
 	if c.HasSource() {
 		tables, read = checkSource(ctx, c, r)
 	}
-	look := checkStore
+	var saved event.Position
+	known := false
 	if c.EventLog.Kind == config.EventLogKafka {
-		look = func(c *config.Config, r *Report) (event.Position, bool) { return checkKafka(ctx, c, r) }
+		saved, known = checkKafka(ctx, c, r)
+	} else {
+		saved, known = checkStore(c, r)
 	}
-	if saved, known := look(c, r); read && known {
+	if read && known {
 		checkStart(ctx, c, &saved, r)
 	}
 	if c.HasRedis() {

@@ -2,6 +2,7 @@ package ddl
 
 import (
 	"strconv"
+	"strings"
 )
 
 // Verb is the kind of a statement, as far as the ends of transactions are concerned.
@@ -54,6 +55,17 @@ func (n Name) String() string {
 	}
 	return n.Schema + "." + n.Table
 }
+
+// SQL returns the name as a statement has it, whatever it holds.
+func (n Name) SQL() string {
+	if n.Table == "" {
+		return Quote(n.Schema)
+	}
+	return Quote(n.Schema) + "." + Quote(n.Table)
+}
+
+// Quote returns a name of a schema, table, column or key as a statement has it, whatever it holds.
+func Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // Statement is what a statement does.
 type Statement struct {

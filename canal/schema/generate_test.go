@@ -66,7 +66,7 @@ func (m *model) quote(name string) string {
 	if m.session.SQLMode == 1<<2 && m.chance("double quotes", 50) {
 		return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 	}
-	return quote(name)
+	return ddl.Quote(name)
 }
 
 func (m *model) table() string {

@@ -125,14 +125,14 @@ func (l *loader) table(n ddl.Name) (*definition, error) {
 
 func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 	// All columns: of those that we may not read the server would not show that they are there.
-	if _, err := l.query("SELECT * FROM " + quote(n.Schema) + "." + quote(n.Table) + " LIMIT 0"); err != nil {
+	if _, err := l.query("SELECT * FROM " + n.SQL() + " LIMIT 0"); err != nil {
 		switch {
 		case retry.IsNoTable(err):
 			return nil, nil
 		case retry.IsTableDenied(err):
 			e, _ := retry.ServerError(err)
-			err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s.%s to "+
-				"that user (%w)", quote(n.Schema), quote(n.Table), e)
+			err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s to "+
+				"that user (%w)", n.SQL(), e)
 		case retry.IsLockWait(err):
 			e, _ := retry.ServerError(err)
 			err = fmt.Errorf("it is locked on the source, as by LOCK TABLES or an ALTER TABLE, so that nobody can say what "+
@@ -216,8 +216,6 @@ func (d *definition) load(r []string) {
 
 // isUnread reports whether a table's definition cannot be had for now: we may not read it, or it is locked.
 func isUnread(err error) bool { return retry.IsTableDenied(err) || retry.IsLockWait(err) }
-
-func quote(identifier string) string { return "`" + strings.ReplaceAll(identifier, "`", "``") + "`" }
 
 // end returns where the binlog ends.
 func (l *loader) end() (BinlogPos, error) {

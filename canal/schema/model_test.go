@@ -191,7 +191,7 @@ func (m *model) verify(conn Conn, late *Tracker, at BinlogPos) {
 			continue
 		}
 		m.must("SET sql_log_bin=0")
-		_, refused := m.conn.Execute("ALTER TABLE " + quote(n.Schema) + "." + quote(n.Table) +
+		_, refused := m.conn.Execute("ALTER TABLE " + n.SQL() +
 			" ADD COLUMN unlogged INT(3) ZEROFILL FIRST")
 		m.must("SET sql_log_bin=1")
 		// it has no room for a column

@@ -3,6 +3,7 @@ package walk
 import (
 	"strings"
 
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
 )
 
@@ -73,7 +74,7 @@ func (k key) names() (all []string) {
 // prints are what is selected to know where a row stands.
 func (k key) prints() (all []string) {
 	for _, c := range k {
-		n := name(c.name)
+		n := ddl.Quote(c.name)
 		switch c.how {
 		case asOrdinal:
 			all = append(all, "CONCAT("+n+" + 0)")
@@ -107,7 +108,7 @@ func (k key) literals(printed []string) (all []string) {
 func (k key) order() string {
 	var all []string
 	for _, c := range k {
-		all = append(all, name(c.name))
+		all = append(all, ddl.Quote(c.name))
 	}
 	return strings.Join(all, ", ")
 }
@@ -128,13 +129,13 @@ func (k key) compare(place []string, first, last string) string {
 	for n := range k {
 		var all []string
 		for i := range n {
-			all = append(all, name(k[i].name)+" = "+place[i])
+			all = append(all, ddl.Quote(k[i].name)+" = "+place[i])
 		}
 		op := first
 		if n == len(k)-1 {
 			op = last
 		}
-		parts = append(parts, strings.Join(append(all, name(k[n].name)+" "+op+" "+place[n]), " AND "))
+		parts = append(parts, strings.Join(append(all, ddl.Quote(k[n].name)+" "+op+" "+place[n]), " AND "))
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }

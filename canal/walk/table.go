@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/canal/schema"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
@@ -34,8 +35,11 @@ type table struct {
 // sql returns the table as it stands in a statement. The index is forced since an optimizer that sorts instead would
 // read the whole rest of the table for each chunk.
 func (t *table) sql() string {
-	return name(t.Schema) + "." + name(t.Name) + " FORCE INDEX (" + name(t.index) + ")"
+	return t.called() + " FORCE INDEX (" + ddl.Quote(t.index) + ")"
 }
+
+// called returns its name as it stands in a statement.
+func (t *table) called() string { return ddl.Name{Schema: t.Schema, Table: t.Name}.SQL() }
 
 // where returns a WHERE of the conditions that there are.
 func (t *table) where(conditions ...string) string {
@@ -85,7 +89,7 @@ func (w *Walk) ask() (*table, error) {
 			strings.ToLower(kind[0][0]))
 	}
 	t.Schema, t.Name = kind[0][1], kind[0][2]
-	if _, err := w.query("SELECT 1 FROM " + name(t.Schema) + "." + name(t.Name) + " LIMIT 0"); retry.IsNoTable(err) {
+	if _, err := w.query("SELECT 1 FROM " + t.called() + " LIMIT 0"); retry.IsNoTable(err) {
 		return nil, missing(t.String())
 	} else if err != nil {
 		return nil, err
@@ -188,9 +192,6 @@ func (t *table) usable(index [][]string) key {
 	}
 	return k
 }
-
-// name quotes an identifier.
-func name(identifier string) string { return "`" + strings.ReplaceAll(identifier, "`", "``") + "`" }
 
 // text is a literal, in a session that reads backslashes as escapes.
 func text(s string) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
 )
 
@@ -58,9 +59,9 @@ func (t *table) print(n event.Need) string {
 	case !n.Text:
 		return "NULL" // it would only be compared with what was before
 	case padded(c) || c.Class == event.ClassFloat:
-		return "CONCAT(" + name(c.Name) + ")"
+		return "CONCAT(" + ddl.Quote(c.Name) + ")"
 	}
-	return name(c.Name)
+	return ddl.Quote(c.Name)
 }
 
 // value sets v to what a row holds for a column.

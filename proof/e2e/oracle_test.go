@@ -112,7 +112,7 @@ func (tr *trial) run(steps int) {
 		if n == 1 {
 			tr.stop()
 		}
-		tr.world.Unnamed(n == 1 && tr.unnamed)
+		tr.world.KeepTables(n == 1 && tr.unnamed)
 		testbed.Must(tr.t, tr.world.Step(tr.t.Context(), 25))
 		if n == 1 {
 			tr.start()

@@ -62,7 +62,7 @@ func (w *World) replaceTable(ctx context.Context, t *table) error {
 		away := quote(t.schema) + "." + quote(elsewhere)
 		return w.all(ctx, "RENAME TABLE "+t.full()+" TO "+away, "ALTER TABLE "+away+" RENAME TO "+t.full())
 	case 2:
-		if w.away {
+		if w.keepTables {
 			return nil
 		}
 		t.columns = slices.Clone(t.columns)

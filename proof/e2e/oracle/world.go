@@ -29,8 +29,8 @@ type World struct {
 	did       []string
 	doubted   map[string]bool
 	leftOut   leftOut
-	// away: of a table that is dropped from now on, nobody will know what its columns were.
-	away bool
+	// keepTables: of a table that is dropped now, nobody will know what its columns were.
+	keepTables bool
 }
 
 // New draws tables in a schema of their own, and mappings for them.
@@ -66,9 +66,9 @@ func (w *World) YAML() string {
 	return b.String()
 }
 
-// Unnamed says whether freshet is away while the binlog names no columns: of a table that is dropped then it cannot
-// read the rows before that, which is documented. So none is.
-func (w *World) Unnamed(yes bool) { w.away = yes }
+// KeepTables says whether no table may be dropped: freshet is away while the binlog names no columns. Of a table that
+// is dropped then it cannot read the rows before that, which is documented.
+func (w *World) KeepTables(yes bool) { w.keepTables = yes }
 
 // Statements are all statements so far, with what was wrong with them.
 func (w *World) Statements() string { return strings.Join(w.did, "\n") }

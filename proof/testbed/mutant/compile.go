@@ -27,7 +27,7 @@ type compiler struct {
 // newCompiler is for the package in a directory and all that it imports.
 func newCompiler(dir string) (*compiler, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", shared, "-json=ImportPath,Export,Dir,GoFiles", ".")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), sharedEnv)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), sharedEnv...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

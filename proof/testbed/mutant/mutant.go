@@ -18,11 +18,11 @@ import (
 // about seven.
 const share = 16
 
-// With shared and sharedEnv, what a mutant imports is what testbed.Binary has had compiled.
-const (
-	shared    = "-trimpath"
-	sharedEnv = "CGO_ENABLED=0"
-)
+// With shared and CGO_ENABLED, what a mutant imports is what testbed.Binary has had compiled. GOGC: collecting garbage
+// often would take a quarter of the time.
+const shared = "-trimpath"
+
+var sharedEnv = []string{"CGO_ENABLED=0", "GOGC=400"}
 
 // Caught tries the mutants of the package under test, and fails for each that no longer applies, does not compile or is
 // not caught by the test that it names. env are further variables ("NAME=value") for that test. It is run with the same
@@ -161,7 +161,7 @@ func (b *bench) build(t *testing.T, changed map[string]string) (binary string, e
 	binary = filepath.Join(dir, "mutant.test")
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", shared, "-vet=off", "-gcflags=-N -l", "-ldflags=-s -w",
 		"-overlay="+file, "-o="+binary, ".")
-	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), sharedEnv, "GOGC=400")
+	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), sharedEnv...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
