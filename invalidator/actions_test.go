@@ -442,15 +442,25 @@ func query(key string) thing {
 
 // tapeRebuilder writes down which queries begin when, on the clock of a bubble.
 type tapeRebuilder struct {
-	r      *rig
-	tape   []string
-	answer func(ctx context.Context, key string) (string, error)
+	r    *rig
+	tape []string
+	// together are for how many keys each query was asked.
+	together []int
+	answer   func(ctx context.Context, key string) (string, error)
 }
 
 // Query implements [Rebuilder].
-func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields,
-	bool, error,
+func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
+	answer func(int, event.Fields, bool, error),
 ) {
+	q.r.redis.set(func() { q.together = append(q.together, len(params)) })
+	for i, p := range params {
+		value, missing, err := q.one(ctx, p)
+		answer(i, value, missing, err)
+	}
+}
+
+func (q *tapeRebuilder) one(ctx context.Context, params event.Fields) (event.Fields, bool, error) {
 	key, _, _ := params.Next()
 	q.r.redis.mu.Lock()
 	q.tape = append(q.tape, fmt.Sprintf("%s %s", time.Since(q.r.redis.begin), key))

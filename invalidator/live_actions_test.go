@@ -378,11 +378,13 @@ type liveRebuilder struct {
 }
 
 // Query implements [Rebuilder].
-func (q *liveRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool,
-	error,
+func (q *liveRebuilder) Query(_ context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
+	answer func(int, event.Fields, bool, error),
 ) {
-	q.runs.Add(1)
-	return event.AppendField(nil, *q.value.Load()), false, nil
+	for i := range params {
+		q.runs.Add(1)
+		answer(i, event.AppendField(nil, *q.value.Load()), false, nil)
+	}
 }
 
 func TestARebuildByQueryOnARealServer(t *testing.T) {

@@ -232,6 +232,7 @@ func TestTheRuleHolds(t *testing.T) {
 			hazards{kafka: 1, liar: 1, values: 1, none: 0.5, evict: 0.9, behind: 0.9, crash: 0.9},
 		},
 		{"where values are queried", hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
+		{"where queries are quick", hazards{values: 1, queried: 1, bundled: 1, none: 0.5, crash: 0.3}},
 		{"where queries are too many", hazards{values: 1, queried: 1, tight: 1, none: 1}},
 		{"where rows are walked", hazards{walk: 0.9, values: 0.8, queried: 0.2, precise: 0.9}},
 		{

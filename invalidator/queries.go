@@ -11,10 +11,11 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// queryPool rebuilds keys by query: some workers, each with one query under way. Keys come to it when their changes are
-// known to be visible (a first action), or when a final action is due; from then on a run of their query that begins
-// serves them. So all that wait for one key share the next run, whatever partition they came from, and those that
-// come while it is under way share the one after it: it may have read before their changes.
+// queryPool rebuilds keys by query: some workers, each with a bundle of runs, of which one query is under way. Keys
+// come to it when their changes are known to be visible (a first action), or when a final action is due; from then on
+// a run of their query that begins serves them. So all that wait for one key share the next run, whatever partition
+// they came from, and those that come while it is under way share the one after it: it may have read before their
+// changes.
 //
 // A run is as good as a delete that was sent when it began. What it reads is at least as new as all changes that
 // were visible then, and it is written under the highest version among those it serves, so that the guard keeps it
@@ -33,6 +34,9 @@ type queryPool struct {
 	mu   sync.Mutex
 	runs map[runKey]*queryRun
 	line queryLine // those that have keys and are not under way
+	// underWay are the bundles of the workers, and took is about how long each query takes that has succeeded.
+	underWay map[*queryBundle]struct{}
+	took     map[string]time.Duration
 }
 
 // runKey is what keys must have in common for one run to serve them.
@@ -46,9 +50,9 @@ type queryRun struct {
 	since instant
 	// spoiled says that a change came for which no run will follow the one under way.
 	spoiled bool
-	// serves are those that the run under way serves; cancel ends it.
+	// serves are those that the run under way serves, and bundle the one that it is in.
 	serves []waiter
-	cancel context.CancelFunc
+	bundle *queryBundle
 	// turn is the line that it stands in, and stood how often it has been put into one.
 	turn  turn
 	stood int
@@ -97,8 +101,9 @@ func newQueryPool(e *Engine, r Rebuilder) *queryPool {
 	}
 	return &queryPool{
 		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{},
-		most: max(e.options.MaxMemory/queryShare, 1),
-		line: queryLine{pacer: e.gentlePace, most: max(e.options.QueryWorkers/2, 1)},
+		most:     max(e.options.MaxMemory/queryShare, 1),
+		line:     queryLine{pacer: e.gentlePace, most: max(e.options.QueryWorkers/2, 1)},
+		underWay: map[*queryBundle]struct{}{}, took: map[string]time.Duration{},
 	}
 }
 
@@ -145,31 +150,6 @@ func (w waiter) key() runKey {
 	return k
 }
 
-// next takes the run whose turn it is; nil when ctx ended.
-func (q *queryPool) next(ctx context.Context) *queryRun {
-	for {
-		q.mu.Lock()
-		r, ready := q.line.take(q.engine.clock(), q.runs)
-		if r != nil && !q.line.isEmpty() {
-			wake(q.more)
-		}
-		q.mu.Unlock()
-		if r != nil {
-			return r
-		}
-		var paced <-chan time.Time
-		if ready != never {
-			paced = time.After(ready.sub(q.engine.clock()))
-		}
-		select {
-		case <-q.more:
-		case <-paced:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // begin has a run serve all that wait for it by now, and those that it was to serve before.
 func (q *queryPool) begin(r *queryRun) []waiter {
 	q.mu.Lock()
@@ -180,11 +160,12 @@ func (q *queryPool) begin(r *queryRun) []waiter {
 	return slices.Clone(r.serves)
 }
 
-// end ends a run. If keys came meanwhile it stands in line again.
-func (q *queryPool) end(r *queryRun) {
+// end ends a run with what became of its keys. If others came meanwhile it stands in line again.
+func (q *queryPool) end(r *queryRun, answers []queryResult) {
+	defer deliver(answers)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r.serves, r.cancel = nil, nil
+	r.serves, r.bundle = nil, nil
 	q.line.ended(r)
 	wake(q.more)
 	delete(q.runs, r.key)
@@ -200,7 +181,7 @@ func (q *queryPool) end(r *queryRun) {
 	q.line.put(r, t)
 }
 
-// withdraw takes back the keys of a partition that ends, and returns how many had not begun. A run under way that
+// withdraw takes back the keys of a partition that ends, and returns how many had not begun. A bundle under way that
 // serves nobody else is cut short; those that it serves come back all the same.
 func (q *queryPool) withdraw(s *partitionLoop) int {
 	q.mu.Lock()
@@ -211,9 +192,10 @@ func (q *queryPool) withdraw(s *partitionLoop) int {
 		before := len(r.waiting)
 		r.waiting = slices.DeleteFunc(r.waiting, isOurs)
 		n += before - len(r.waiting)
-		if r.cancel != nil && !slices.ContainsFunc(r.serves, func(w waiter) bool { return w.partition.ctx.Err() == nil }) &&
-			len(r.waiting) == 0 {
-			r.cancel()
+	}
+	for b := range q.underWay {
+		if !slices.ContainsFunc(b.runs, b.isWanted) {
+			b.cancel()
 		}
 	}
 	q.waiting.Add(-int64(n))
@@ -305,8 +287,12 @@ func (s *partitionLoop) takeAnswers() {
 type noRebuilder struct{}
 
 // Query implements [Rebuilder].
-func (noRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool, error) {
-	return nil, false, errNoQuery{}
+func (noRebuilder) Query(_ context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
+	answer func(int, event.Fields, bool, error),
+) {
+	for i := range params {
+		answer(i, nil, false, errNoQuery{})
+	}
 }
 
 // errNoQuery says that this process knows no queries.

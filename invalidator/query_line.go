@@ -79,9 +79,14 @@ func (l *queryLine) take(now instant, all map[runKey]*queryRun) (r *queryRun, re
 	default:
 		return nil, never
 	}
-	r = l.runs[of].pop().run
-	r.turn, r.gentle = noTurn, of != liveTurn
-	return r, never
+	return l.pop(of), never
+}
+
+// pop takes out of a line the run that waits there.
+func (l *queryLine) pop(t turn) *queryRun {
+	r := l.runs[t].pop().run
+	r.turn, r.gentle = noTurn, t != liveTurn
+	return r
 }
 
 // waits reports whether a run waits in a line. It drops what no key waits for any more.

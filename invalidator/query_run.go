@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/doubt/alarm"
@@ -12,7 +13,7 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// queryWorker makes one run after the other.
+// queryWorker makes one bundle of runs after the other.
 type queryWorker struct {
 	pool   *queryPool
 	writer *writer
@@ -25,86 +26,177 @@ func (q *queryPool) work(ctx context.Context) {
 	if !t.several() {
 		w.writer.node = t.nodes[0]
 	}
-	for r := q.next(ctx); r != nil; r = q.next(ctx) {
-		running, cancel := context.WithCancel(ctx)
-		q.mu.Lock()
-		r.cancel = cancel
-		q.mu.Unlock()
-		answers, again := w.attempt(running, r)
-		for again && !t.several() && w.writer.node.health.await(running, t.since) {
-			answers, again = w.attempt(running, r)
-		}
-		if again && t.several() {
-			answers = q.forgone(r) // one node that is away must not hold up the queries for keys of others
-		}
+	for b := q.next(ctx); b != nil; b = q.next(ctx) {
+		w.serve(b)
 		w.writer.deny(false)
-		cancel()
-		q.end(r)
-		deliver(answers)
+		q.done(b)
 	}
 }
 
-// attempt makes a run of all that wait for it, under the lock of its key. Where Redis goes away before the value is
-// written the value is dropped, for it would be old by the time that Redis is back; the run must be made again.
-func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []queryResult, again bool) {
-	q := w.pool
-	if t := q.engine.topology.Load(); t.several() {
-		if w.writer.node = t.nodeOf(r.key.key, false); w.writer.node == nil || !w.writer.node.health.isUp.Load() {
-			return nil, len(q.begin(r)) > 0
+// serve makes the runs of a bundle, node by node, and makes them again while Redis is away.
+func (w *queryWorker) serve(b *queryBundle) {
+	t := w.pool.engine.topology.Load()
+	for n, runs := range w.byNode(t, b.runs) {
+		w.writer.node = n
+		again := w.attempt(b, runs)
+		for len(again) > 0 && !t.several() && n.health.await(b.ctx, t.since) {
+			again = w.attempt(b, again)
+		}
+		for _, r := range again {
+			if t.several() {
+				w.pool.forgone(r) // one node that is away must not hold up the queries for keys of others
+			} else {
+				w.pool.end(r, (&job{givenUp: true}).answers(r.serves, always, nil, 0))
+			}
 		}
 	}
-	release := w.lock(ctx, r.key.key)
-	defer release()
-	serves := q.begin(r)
-	if len(serves) == 0 {
-		return nil, false
+}
+
+// byNode parts runs by the node that serves their keys. Those of a node that is away are answered at once.
+func (w *queryWorker) byNode(t *topology, runs []*queryRun) map[*node][]*queryRun {
+	if !t.several() {
+		return map[*node][]*queryRun{t.nodes[0]: runs}
 	}
-	began := q.engine.clock()
-	value, missing, err := q.rebuilder.Query(ctx, r.key.source, r.key.query, event.Fields(r.key.params),
-		transactions(serves))
-	j := &job{ctx: ctx, once: true, reply: reply{sent: never, replied: always}}
-	// Not under ctx: that nobody waits for the run any more says nothing of Redis.
-	asked := q.engine.clock()
+	parts := map[*node][]*queryRun{}
+	for _, r := range runs {
+		n := t.nodeOf(r.key.key, false)
+		if n == nil || !n.health.isUp.Load() {
+			w.pool.begin(r)
+			w.pool.forgone(r)
+			continue
+		}
+		parts[n] = append(parts[n], r)
+	}
+	return parts
+}
+
+// asked is a run whose query was answered.
+type asked struct {
+	run     *queryRun
+	serves  []waiter
+	began   instant
+	value   event.Fields
+	missing bool
+	err     error
+}
+
+// attempt makes runs of one node, and writes what they have read. If Redis goes away before that, it is dropped, since
+// it would be old by the time that Redis is back: attempt returns the runs that must be made again. A run alone has the
+// lock of its key meanwhile. Quick ones have none: they would take as long as the queries that locks save.
+func (w *queryWorker) attempt(b *queryBundle, runs []*queryRun) (again []*queryRun) {
+	q, release := w.pool, func() {}
+	if len(b.runs) == 1 {
+		release = w.lock(b.ctx, runs[0].key.key)
+	}
+	all, late := w.ask(b, runs)
+	j := &job{ctx: b.ctx, once: true, reply: reply{never, always}}
+	actions := w.write(j, all)
+	release() // before anybody else begins a run for the key
+	done := actions[:0]
+	for i := range actions {
+		a, act := &all[i], actions[i]
+		if (j.givenUp || act.strays) && b.ctx.Err() == nil {
+			again = append(again, a.run)
+			continue
+		}
+		done = append(done, act)
+		err := a.err
+		if !j.givenUp {
+			q.engine.metrics.ran(err, a.missing)
+		}
+		if err == nil {
+			err = act.err
+		}
+		q.end(a.run, j.answers(a.serves, a.began, err, act.first.begun))
+	}
+	q.engine.metrics.did(done)
+	for _, r := range late {
+		q.end(r, nil)
+	}
+	return again
+}
+
+// ask makes the queries of runs, each for all that wait for it when it begins: runs of one query together, one query
+// after the other. If queries that should have been quick were not, it returns the runs that have not begun: another
+// worker may take them.
+func (w *queryWorker) ask(b *queryBundle, runs []*queryRun) (all []asked, late []*queryRun) {
+	q := w.pool
+	first := q.engine.clock()
+	runs = slices.Clone(runs) // others read the bundle's
+	for len(runs) > 0 {
+		began := q.engine.clock()
+		if len(all) > 0 && began.sub(first) > bundleTime {
+			return all, append(late, runs...)
+		}
+		source, query, from := runs[0].key.source, runs[0].key.query, len(all)
+		var serves []waiter
+		var params []event.Fields
+		runs = slices.DeleteFunc(runs, func(r *queryRun) bool {
+			if r.key.source != source || r.key.query != query {
+				return false
+			}
+			a := asked{run: r, began: began, serves: q.begin(r)}
+			if len(a.serves) == 0 {
+				late = append(late, r) // nobody waits for it any more
+				return true
+			}
+			all, serves, params = append(all, a), append(serves, a.serves...), append(params, event.Fields(r.key.params))
+			return true
+		})
+		if len(params) == 0 {
+			continue
+		}
+		worked := false
+		q.rebuilder.Query(b.ctx, source, query, params, transactions(serves),
+			func(i int, value event.Fields, missing bool, err error) {
+				a := &all[from+i]
+				a.value, a.missing, a.err = value, missing, err
+				worked = worked || err == nil
+			})
+		q.lasted(query, q.engine.clock().sub(began)/time.Duration(len(params)), worked)
+	}
+	return all, late
+}
+
+// write writes what was read, and returns what was done about each run.
+func (w *queryWorker) write(j *job, all []asked) []action {
+	q := w.pool
+	actions := make([]action, len(all))
+	if len(all) == 0 {
+		return actions
+	}
+	// Not under the bundle's context: that nobody waits for the runs any more says nothing of Redis.
+	sent := q.engine.clock()
 	now, away := w.writer.node.health.time.now(w.writer.ctx)
-	if ctx.Err() != nil {
-		j.givenUp = true
-		return j.answers(serves, began, nil), false
-	}
-	a := newest(serves)
 	switch {
-	case err != nil:
-		q.failed(&a, err)
-		a.item.Intent = event.IntentForget
-	case q.isSpoiled(r):
-		a.item.Intent = event.IntentForget
-	case missing:
-		a.item.Intent = event.IntentRemove
-	default:
-		a.item.Intent, a.item.Fields = event.IntentPut, value
-	}
-	if away != nil && retry.ClassifyRedis(away) != retry.Fatal {
-		w.writer.failed(asked, away)
+	case j.ctx.Err() != nil:
 		j.givenUp = true
-		return j.answers(serves, began, nil), ctx.Err() == nil
+		return actions
+	case away != nil && retry.ClassifyRedis(away) != retry.Fatal:
+		w.writer.failed(sent, away)
+		j.givenUp = true
+		return actions
 	}
-	// What it read is as old as the run.
-	old := w.writer.node.health.slept(began, a.item.D) || w.writer.node.isNew(&a.item, began)
-	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), old)
-	actions := []action{a}
+	for i := range all {
+		a, r := &actions[i], &all[i]
+		*a = newest(r.serves)
+		switch {
+		case r.err != nil:
+			q.failed(a, r.err)
+			a.item.Intent = event.IntentForget
+		case q.isSpoiled(r.run):
+			a.item.Intent = event.IntentForget
+		case r.missing:
+			a.item.Intent = event.IntentRemove
+		default:
+			a.item.Intent, a.item.Fields = event.IntentPut, r.value
+		}
+		// What it read is as old as the run.
+		old := w.writer.node.health.slept(r.began, a.item.D) || w.writer.node.isNew(&a.item, r.began)
+		a.item.Judge(a.item.Intent, now, q.engine.clock().sub(r.began), old)
+	}
 	w.writer.perform(j, actions)
-	if (j.givenUp || actions[0].strays) && ctx.Err() == nil {
-		return j.answers(serves, began, nil), true
-	}
-	q.engine.metrics.did(actions)
-	q.engine.metrics.ran(err, missing)
-	if err == nil {
-		err = actions[0].err
-	}
-	answers = j.answers(serves, began, err)
-	for i := range answers {
-		answers[i].begun = actions[0].first.begun
-	}
-	return answers, false
+	return actions
 }
 
 // transactions are those whose changes a run answers, as far as they have GTIDs; nil: none has.
@@ -127,13 +219,13 @@ func transactions(serves []waiter) *event.GTIDSet {
 	return set
 }
 
-// answers tells each key what became of the run that began then.
-func (j *job) answers(serves []waiter, began instant, err error) []queryResult {
+// answers tells each key what became of the run that began then, and, for a final action, what is known of the first.
+func (j *job) answers(serves []waiter, began instant, err error, begun int64) []queryResult {
 	answers := make([]queryResult, len(serves))
 	for i, s := range serves {
 		answers[i] = queryResult{
 			waiter: s, err: j.err, givenUp: j.givenUp, slowest: j.slowest,
-			reply: reply{began, max(began, j.reply.replied)},
+			reply: reply{began, max(began, j.reply.replied)}, begun: begun,
 		}
 		if err != nil {
 			var p interface{ Permanent() bool }

@@ -35,33 +35,42 @@ func (q *queryPool) expire(ctx context.Context) {
 	}
 }
 
-// overdue takes out of the line all that wait for a run which a key that changed has waited for since then or before.
+// overdue takes out of the line, and out of bundles, all that wait for a run to begin which a key that changed has
+// waited for since then or before.
 func (q *queryPool) overdue(then instant) (answers []queryResult) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	live := &q.line.runs[liveTurn]
-	for i := range live.len() {
-		r := live.at(i).run
+	look := func(r *queryRun) {
 		if r.since > then {
-			continue
+			return
 		}
 		for _, w := range r.waiting {
 			answers = append(answers, queryResult{waiter: w, forgone: true})
 		}
 		r.waiting, r.since = nil, never // it is dropped when its turn comes, if nobody waits for it then
 	}
+	live := &q.line.runs[liveTurn]
+	for i := range live.len() {
+		look(live.at(i).run)
+	}
+	for b := range q.underWay {
+		for _, r := range b.runs {
+			if r.bundle == b && len(r.serves) == 0 { // it has not begun
+				look(r)
+			}
+		}
+	}
 	q.waiting.Add(-int64(len(answers)))
 	return answers
 }
 
-// forgone answers all that a run was to serve: no value is written.
-func (q *queryPool) forgone(r *queryRun) (answers []queryResult) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// forgone ends a run and answers all that it was to serve: no value is written.
+func (q *queryPool) forgone(r *queryRun) {
+	var answers []queryResult
 	for _, w := range r.serves {
 		answers = append(answers, queryResult{waiter: w, forgone: true})
 	}
-	return answers
+	q.end(r, answers)
 }
 
 // take asks for room for what a unit holds; false: there is none. One unit passes, however large.

@@ -28,6 +28,7 @@ type hazards struct {
 
 	values  float64 // a row's key is rebuilt, from the row or by query, rather than deleted
 	queried float64 // of these, by query
+	bundled float64 // queries are quick, and run together
 	none    float64 // a row's mapping has a D of 0, and its readers are as fast: what they read takes effect at once
 	told    float64 // a local cache is told of what is done to a row's key
 	limited float64 // a row's mapping has a rate limit of its own
@@ -69,6 +70,7 @@ type scenario struct {
 	takeover time.Duration
 	caps     Options
 	oneQuery bool // there is room for no more than one unit that waits for its query
+	bundles  bool // queries are quick, and one worker asks for several rows together
 	limit    int
 	kinds    []rowKind       // by row
 	evicts   []time.Duration // when Redis forgets what has not been written to for long
@@ -86,6 +88,10 @@ type scenario struct {
 func draw(h hazards, rng *rand.Rand) scenario {
 	s := scenario{hazards: h, rows: 1 + rng.IntN(3), servers: 1 + rng.IntN(2)}
 	yes := func(p float64) bool { return rng.Float64() < p }
+	if h.bundled > 0 && yes(h.bundled) {
+		s.bundles, s.caps.QueryWorkers = true, 1
+		s.rows += 5
+	}
 	span := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
 	s.d = []time.Duration{400 * time.Millisecond, time.Second, 2 * time.Second}[rng.IntN(3)]
 	s.small = s.d / 10

@@ -71,6 +71,7 @@ type world struct {
 	writer map[string]bool // whether a key's last write was freshet's
 	stamp  int             // up to which record everything is finished, as Redis says
 	runs   int             // how often Redis went back
+	asked  int             // for how many rows one query asked at most
 	parked map[string]bool // the keys that ever were: they are deleted later, and nobody is told
 	place  map[int]int     // by row: the node that has what there is of its key
 	saidOf time.Duration   // what the cluster has said of itself was so then, or later

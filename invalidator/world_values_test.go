@@ -254,32 +254,40 @@ func (w *world) startEvictions() {
 // simRebuilder queries the first of the world's servers, which is the source.
 type simRebuilder struct{ w *world }
 
-// Query implements [Rebuilder].
-func (r simRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields,
-	bool, error,
+// Query implements [Rebuilder]. All that is asked together is read at one time.
+func (r simRebuilder) Query(ctx context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
+	answer func(int, event.Fields, bool, error),
 ) {
 	w := r.w
 	w.mu.Lock()
 	there, back := w.delay(), w.delay()
-	if w.chance(0.3) {
+	slow := 0.3
+	if w.bundles {
+		there, back, slow = there/4, back/4, 0.03
+		w.asked = max(w.asked, len(params))
+	}
+	if w.chance(slow) {
 		back += time.Duration(w.rng.Int64N(int64(w.d)))
 	}
 	fails := w.chance(w.lose)
 	w.mu.Unlock()
-	if err := w.until(ctx, w.now()+there); err != nil {
-		return nil, false, err
+	values, err := make([]int, len(params)), w.until(ctx, w.now()+there)
+	for i := range params {
+		text, _, _ := params[i].Next()
+		row, _ := strconv.Atoi(string(text))
+		values[i] = w.valueAt(row, 0, w.now())
 	}
-	text, _, _ := params.Next()
-	row, err := strconv.Atoi(string(text))
-	if err != nil {
-		return nil, false, err
+	if err == nil {
+		err = w.until(ctx, w.now()+back)
 	}
-	value := w.valueAt(row, 0, w.now())
-	if err := w.until(ctx, w.now()+back); err != nil {
-		return nil, false, err
+	if fails && err == nil {
+		err = errLost
 	}
-	if fails {
-		return nil, false, errLost
+	for i, v := range values {
+		if err != nil {
+			answer(i, nil, false, err)
+		} else {
+			answer(i, event.AppendField(nil, strconv.Itoa(v)), v < 0, nil)
+		}
 	}
-	return event.AppendField(nil, strconv.Itoa(value)), value < 0, nil
 }

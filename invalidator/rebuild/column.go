@@ -23,6 +23,15 @@ type column struct {
 	real float.Format
 }
 
+// columnsOf describes the columns of a result.
+func columnsOf(fields []*mysql.Field, maria bool) []column {
+	all := make([]column, len(fields))
+	for i, f := range fields {
+		all[i] = columnOf(f, maria)
+	}
+	return all
+}
+
 // columnOf describes a column of a result as the binlog would.
 func columnOf(f *mysql.Field, maria bool) column {
 	c := column{typ: f.Type, decimals: int(f.Decimal)}

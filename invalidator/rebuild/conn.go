@@ -34,8 +34,10 @@ type conn struct {
 	client *client.Conn
 	meter  *meter
 	maria  bool
-	// statements are the prepared statements, by the ordinal of the query.
-	statements map[int]*client.Stmt
+	// unites says that the server may be asked for several keys in one statement.
+	unites bool
+	// statements are the prepared statements.
+	statements map[statementKey]*client.Stmt
 	schema     string
 	// limit is the time that the server gives a statement; 0: not yet set.
 	limit time.Duration
@@ -44,6 +46,9 @@ type conn struct {
 	// executed is what the server has executed, as far as it was asked.
 	executed event.GTIDSet
 }
+
+// statementKey is the ordinal of a query, and for how many keys it is asked.
+type statementKey struct{ ordinal, keys int }
 
 // connect opens a session and sets it up.
 func (r *Runner) connect(ctx context.Context) (*conn, error) {
@@ -64,7 +69,7 @@ func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
 	dctx, cancel := context.WithTimeout(ctx, dialTimeout+r.o.Password.Patience())
 	defer cancel()
 	defer context.AfterFunc(r.life, cancel)()
-	c := &conn{statements: map[int]*client.Stmt{}, made: time.Now()}
+	c := &conn{statements: map[statementKey]*client.Stmt{}, made: time.Now()}
 	stop := func() bool { return true }
 	// The handshake and the settings have no deadlines of their own: closing the connection ends their waits.
 	dial := func(_ context.Context, network, address string) (net.Conn, error) {
@@ -104,6 +109,7 @@ const handshakeBytes = 1 << 20
 // warning; a sql_select_limit would cut lists.
 func (c *conn) settle(maxBytes int) error {
 	c.maria = strings.Contains(strings.ToLower(c.client.GetServerVersion()), "mariadb")
+	c.unites = unites(c.client.GetServerVersion())
 	mode, err := c.text("SELECT @@sql_mode")
 	if err != nil {
 		return err
@@ -232,10 +238,11 @@ func (c *conn) limitTo(timeout time.Duration) error {
 	return nil
 }
 
-// statement returns the query's prepared statement. The server looks tables up in the schema that is chosen when it
-// prepares, and keeps to it.
-func (c *conn) statement(q *prepared) (*client.Stmt, error) {
-	if s := c.statements[q.ordinal]; s != nil {
+// statement returns the query's prepared statement for so many keys. The server looks tables up in the schema that is
+// chosen when it prepares, and keeps to it.
+func (c *conn) statement(q *prepared, keys int) (*client.Stmt, error) {
+	key := statementKey{q.ordinal, keys}
+	if s := c.statements[key]; s != nil {
 		return s, nil
 	}
 	c.meter.allow(handshakeBytes)
@@ -245,17 +252,21 @@ func (c *conn) statement(q *prepared) (*client.Stmt, error) {
 		}
 		c.schema = q.Schema
 	}
-	s, err := c.client.Prepare(q.Text)
+	text := q.Text
+	if keys > 1 {
+		text = q.union(keys)
+	}
+	s, err := c.client.Prepare(text)
 	if err != nil {
 		return nil, &prepareError{err}
 	}
-	c.statements[q.ordinal] = s
+	c.statements[key] = s
 	return s, nil
 }
 
 // run runs the query into s.
 func (c *conn) run(q *prepared, args []any, s *sink) error {
-	statement, err := c.statement(q)
+	statement, err := c.statement(q, 1)
 	if err != nil {
 		return err
 	}

@@ -69,8 +69,6 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 // Source: MySQL Server Error Message Reference; MariaDB, "MariaDB Error Codes".
 func advice(e *mysql.MyError) string {
 	switch e.Code {
-	case 3024, 1969: // max_execution_time, max_statement_time
-		return "give it an index, or raise timeout"
 	case 1040, 1203, 1226, 1461: // connections, resources of the user, statements
 		return "raise the server's limit, or lower the number of queries at once; it is run again"
 	case 1021, 1037, 1038, 1041, 1114, 1135: // disk full, out of memory, table full, no thread
@@ -97,6 +95,9 @@ func isPermanent(e *mysql.MyError) bool { return retry.ClassifySource(e) != retr
 func endsSession(e *mysql.MyError) bool {
 	return retry.EndsSession(e) || e.Code == mysql.ER_UNKNOWN_STMT_HANDLER
 }
+
+// isSlow reports whether the server ended the query because of its timeout: max_execution_time, max_statement_time.
+func isSlow(e *mysql.MyError) bool { return e.Code == 3024 || e.Code == 1969 }
 
 // isLost reports whether the session is gone, and not for anything that the query did.
 func isLost(err error) bool {
@@ -132,7 +133,7 @@ func (q *Query) explain(err error) error {
 		text, final = f.reason, true
 	case errors.As(err, &c):
 		text = c.Error() + "; it is run again"
-	case errors.Is(err, errTimeout), fromServer && (e.Code == 3024 || e.Code == 1969):
+	case errors.Is(err, errTimeout), fromServer && isSlow(e):
 		text = fmt.Sprintf("it took longer than its timeout of %s: give it an index, or raise timeout", q.Timeout)
 	case errors.Is(err, errBehind):
 		text = errBehind.Error() + " that the key is rebuilt for: it is a replica that lags behind, or the server before a " +

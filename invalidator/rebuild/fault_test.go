@@ -39,7 +39,7 @@ func begun(t *testing.T, r *Runner, q Query, values ...string) (result func() (s
 	go func() {
 		defer close(done)
 		var value event.Fields
-		value, _, err = r.Query(t.Context(), DefaultSource, q.ID, params(values...), nil)
+		value, _, err = one(t.Context(), r, DefaultSource, q.ID, params(values...), nil)
 		if err == nil {
 			got = string(value)
 		}
@@ -94,7 +94,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	r := newRunner(t, o)
 	before := get(t, r, other, "1")
 	testbed.Must(t, errors.Join(r.use(t.Context(), time.Hour, r.takeIdle(), func(c *conn) error {
-		_, err := c.statement(r.byID[q.ID]) // so that the query is all that is asked for
+		_, err := c.statement(r.byID[q.ID], 1) // so that the query is all that is asked for
 		return err
 	})))
 	dead.Store(true)
@@ -302,7 +302,7 @@ func TestAfterAFailoverTheServerThatHasTheChangeIsAsked(t *testing.T) {
 		}
 		r := newRunner(t, o)
 		ask := func(change event.GTIDSet) (string, error) {
-			value, _, err := r.Query(t.Context(), DefaultSource, q.ID, params("1"), &change)
+			value, _, err := one(t.Context(), r, DefaultSource, q.ID, params("1"), &change)
 			if err != nil {
 				return "", err
 			}

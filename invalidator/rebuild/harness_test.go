@@ -1,6 +1,7 @@
 package rebuild
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -40,6 +41,8 @@ func TestOnServers(t *testing.T) {
 			"close ends what runs":                               closeEndsWhatRuns,
 			"idle sessions are closed":                           idleSessionsAreClosed,
 			"check tries all queries":                            checkTriesAllQueries,
+			"types are the same together":                        typesAreTheSameTogether,
+			"queries asked together":                             queriesAskedTogether,
 			"metrics count queries":                              metricsCountQueries,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -103,10 +106,20 @@ func params(values ...string) event.Fields {
 	return f
 }
 
+// one runs a query for one key.
+func one(ctx context.Context, r *Runner, source, id string, params event.Fields, after *event.GTIDSet) (
+	value event.Fields, missing bool, err error,
+) {
+	r.Query(ctx, source, id, []event.Fields{params}, after, func(_ int, v event.Fields, m bool, e error) {
+		value, missing, err = v, m, e
+	})
+	return value, missing, err
+}
+
 // get runs a query and returns its value, its fields divided by |; "missing" if there is none.
 func get(t testing.TB, r *Runner, q Query, values ...string) string {
 	t.Helper()
-	value, missing, err := r.Query(t.Context(), DefaultSource, q.ID, params(values...), nil)
+	value, missing, err := one(t.Context(), r, DefaultSource, q.ID, params(values...), nil)
 	switch {
 	case err != nil:
 		t.Fatalf("%s %q: %v", q.Text, values, err)
@@ -130,7 +143,7 @@ func joined(t testing.TB, value event.Fields) string {
 // fails runs a query that fails, and returns the error.
 func fails(t testing.TB, r *Runner, q Query, values ...string) *Error {
 	t.Helper()
-	value, missing, err := r.Query(t.Context(), DefaultSource, q.ID, params(values...), nil)
+	value, missing, err := one(t.Context(), r, DefaultSource, q.ID, params(values...), nil)
 	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("%s %q: %.100q %v %v, want an error", q.Text, values, value, missing, err)

@@ -26,8 +26,9 @@ type counters struct {
 func newMetrics() *metrics {
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "freshet_rebuild_query_duration_seconds",
-			Help:    "How long a query took, including its connection if one had to be made; failed queries as well.",
+			Name: "freshet_rebuild_query_duration_seconds",
+			Help: "How long a query took, including its connection if one had to be made; failed queries as well; of several " +
+				"keys that are asked for together, each its share.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"mapping", "table"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -52,7 +52,7 @@ func thePoolIsBounded(t *testing.T, s *testbed.Server) {
 	// All places are taken: who waits no longer than this gets none, and has asked the server nothing.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := r.Query(ctx, DefaultSource, q.ID, params("bound", "bound"), nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := one(ctx, r, DefaultSource, q.ID, params("bound", "bound"), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the end of its context", err)
 	}
 	if n := len(sessions(t, s, "SELECT get_lock")); n != 2 || len(r.places) != 2 {
@@ -73,7 +73,7 @@ func theCallersContextEndsAQuery(t *testing.T, s *testbed.Server) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, _, err := r.Query(ctx, DefaultSource, q.ID, params("context", "context"), nil)
+		_, _, err := one(ctx, r, DefaultSource, q.ID, params("context", "context"), nil)
 		done <- err
 	}()
 	sessions(t, s, "SELECT get_lock")
@@ -100,7 +100,7 @@ func closeEndsWhatRuns(t *testing.T, s *testbed.Server) {
 			t.Errorf("%v, want that the process is stopping", err)
 		}
 	}
-	if _, _, err := r.Query(t.Context(), DefaultSource, q.ID, params("close", "close"), nil); err == nil {
+	if _, _, err := one(t.Context(), r, DefaultSource, q.ID, params("close", "close"), nil); err == nil {
 		t.Error("a query ran after the end")
 	}
 	testbed.Must(t, r.Close())
@@ -122,7 +122,7 @@ func idleSessionsAreClosed(t *testing.T, s *testbed.Server) {
 	}
 	cancel()
 	testbed.Must(t, <-done)
-	if _, _, err := r.Query(t.Context(), DefaultSource, q.ID, nil, nil); err == nil {
+	if _, _, err := one(t.Context(), r, DefaultSource, q.ID, nil, nil); err == nil {
 		t.Error("a query ran after the end")
 	}
 }
@@ -178,7 +178,7 @@ func metricsCountQueries(t *testing.T, s *testbed.Server) {
 	o.Registerer = reg
 	r := newRunner(t, o)
 	get(t, r, good, "1")
-	_, _, err := r.Query(t.Context(), DefaultSource, bad.ID, nil, nil)
+	_, _, err := one(t.Context(), r, DefaultSource, bad.ID, nil, nil)
 	if err == nil {
 		t.Error("a query of no column ran")
 	}

@@ -176,7 +176,7 @@ func TestWhatTheServerCannotBeAskedFor(t *testing.T) {
 		{DefaultSource, q.ID, params("x", "y"), "asked for with 2 parameters and has 1"},
 		{DefaultSource, q.ID, event.Fields{9}, "damaged"},
 	} {
-		_, _, err := r.Query(t.Context(), c.source, c.id, c.params, nil)
+		_, _, err := one(t.Context(), r, c.source, c.id, c.params, nil)
 		if e, ok := err.(*Error); !ok || !e.Permanent() || !strings.Contains(e.Error(), c.want) {
 			t.Errorf("%v, want a permanent error with %q", err, c.want)
 		}

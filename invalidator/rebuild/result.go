@@ -22,16 +22,15 @@ type sink struct {
 	text    []byte // made for the current row
 	out     []byte
 	rows    int
+	// mayBeConverted says that a value is one that a date becomes which the server does not allow.
+	mayBeConverted bool
 	// err is why no more rows were taken: the library wraps what is returned to it.
 	err error
 }
 
 // begin takes the result's columns.
 func (s *sink) begin(r *mysql.Result) error {
-	s.columns = make([]column, len(r.Fields))
-	for i, f := range r.Fields {
-		s.columns[i] = columnOf(f, s.maria)
-	}
+	s.columns = columnsOf(r.Fields, s.maria)
 	s.values = make([]event.Value, len(s.columns))
 	s.writer, s.err = s.query.document(s.columns)
 	if s.query.Many && s.query.As == event.FormJSON {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -32,6 +33,8 @@ type Runner struct {
 type prepared struct {
 	Query
 	ordinal int // of its statement in each connection
+	// apart says that it cannot be asked for several keys together.
+	apart atomic.Bool
 	counters
 }
 
@@ -63,47 +66,84 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// Query runs the query with the given fingerprint and returns the value that it makes, in the fields of event.Effect;
-// missing says that there is none: no row, a string that is NULL, or a hash of which all columns are NULL. It waits for
-// a place in the pool until ctx ends. after are transactions that the server must have executed, so that what is read
-// is no older than they are: a session that was made before another server took over is closed. nil: none is asked for.
-// See the package for its errors.
-func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields,
-	after *event.GTIDSet,
-) (value event.Fields, missing bool, err error) {
+// Query runs the query with the given fingerprint for each of the parameters, some together in one statement, and
+// calls answer for each with the value that it makes, in the fields of event.Effect; missing says that there is none:
+// no row, a string that is NULL, or a hash of which all columns are NULL. It waits for a place in the pool until ctx
+// ends. after are transactions that the server must have executed, so that what is read is no older than they are: a
+// session that was made before another server took over is closed. nil: none is asked for. See the package for its
+// errors.
+func (r *Runner) Query(ctx context.Context, source, id string, params []event.Fields, after *event.GTIDSet,
+	answer func(i int, value event.Fields, missing bool, err error),
+) {
+	q, err := r.query(source, id)
+	args := make([][]any, len(params))
+	for i := 0; i < len(params) && err == nil; i++ {
+		args[i], err = q.arguments(params[i])
+	}
+	leave := func() {}
+	if err == nil {
+		leave, err = r.enter(ctx)
+	}
+	if err != nil {
+		for i := range params {
+			answer(i, nil, false, err)
+		}
+		return
+	}
+	defer leave()
+	for from, to := 0, 0; from < len(args); from = to {
+		to = from + q.size(len(args)-from)
+		sinks := make([]*sink, to-from)
+		if len(sinks) > 1 {
+			sinks = r.together(ctx, q, args[from:to], after)
+		}
+		for i, s := range sinks {
+			if s == nil {
+				s = r.alone(ctx, q, args[from+i], after)
+			}
+			s.answer(from+i, answer)
+		}
+	}
+}
+
+// answer hands on what became of a query.
+func (s *sink) answer(i int, answer func(i int, value event.Fields, missing bool, err error)) {
+	if s.err != nil {
+		answer(i, nil, false, s.query.explain(s.err))
+		return
+	}
+	value, missing := s.value()
+	answer(i, value, missing, nil)
+}
+
+// query returns the query that is asked for.
+func (r *Runner) query(source, id string) (*prepared, error) {
 	q := r.byID[id]
 	switch {
 	case source != r.o.Source:
-		return nil, false, permanent("the change is of the source %q, and the queries of this process run on %q: handle "+
+		return nil, permanent("the change is of the source %q, and the queries of this process run on %q: handle "+
 			"its changes with an invalidator that has that source", source, r.o.Source)
 	case q == nil:
-		return nil, false, permanent("the query %s is not in this process's configuration: give it the mappings that the "+
+		return nil, permanent("the query %s is not in this process's configuration: give it the mappings that the "+
 			"reader has", id)
 	}
-	args, err := q.arguments(params)
-	if err != nil {
-		return nil, false, err
-	}
-	leave, err := r.enter(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer leave()
+	return q, nil
+}
+
+// alone asks the query for one key.
+func (r *Runner) alone(ctx context.Context, q *prepared, args []any, after *event.GTIDSet) *sink {
 	began := time.Now()
-	s := &sink{query: &q.Query, limit: r.o.MaxBytes}
-	err = r.with(ctx, q.Timeout, func(c *conn) error {
-		*s = sink{query: s.query, limit: s.limit, maria: c.maria}
+	s := &sink{}
+	err := r.with(ctx, q.Timeout, func(c *conn) error {
+		*s = sink{query: &q.Query, limit: r.o.MaxBytes, maria: c.maria}
 		if err := c.reach(after); err != nil {
 			return err
 		}
 		return c.run(q, args, s)
 	})
 	q.observe(time.Since(began), err)
-	if err != nil {
-		return nil, false, q.explain(err)
-	}
-	value, missing = s.value()
-	return value, missing, nil
+	s.query, s.err = &q.Query, err
+	return s
 }
 
 // arguments are the parameters as the library takes them.

@@ -13,7 +13,7 @@ func TestWhatIsPublishedIsDoneWhenRedisHasBeenToldOfEachRow(t *testing.T) {
 	ctx, rdb := t.Context(), testbed.Redis(t).Client()
 	done := func(want bool) {
 		t.Helper()
-		got, err := goneAndPublished(ctx, rdb, itemRows, 1)
+		got, err := goneAndPublished(ctx, rdb, goneRows, 1)
 		if got != want || err != nil {
 			t.Fatalf("done: %t, want %t; error %v", got, want, err)
 		}
@@ -30,11 +30,11 @@ func TestWhatIsPublishedIsDoneWhenRedisHasBeenToldOfEachRow(t *testing.T) {
 		}
 	}
 	done(false)
-	publish(itemRows - 1)
+	publish(goneRows - 1)
 	done(false)
 	publish(1)
 	done(true)
-	if err := rdb.Set(ctx, fmt.Sprintf("gone:%d", itemRows), 1, 0).Err(); err != nil {
+	if err := rdb.Set(ctx, fmt.Sprintf("gone:%d", goneRows), 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	done(false)

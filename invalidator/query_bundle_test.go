@@ -1,0 +1,134 @@
+package invalidator
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
+)
+
+// batchOfQueries is a batch of so many keys with the prefix, by a query of that name.
+func batchOfQueries(pos uint64, name, prefix string, n int) *event.Batch {
+	things := someQueries(prefix, n)
+	for i := range things {
+		things[i].effect.Query = name
+	}
+	return aged(batchOfThings(origin(pos, 0), things...), 0)
+}
+
+// eachTaking has each key take so long, and those in slow 10 s.
+func (r *rig) eachTaking(each time.Duration, slow *string) *tapeRebuilder {
+	return r.rebuilding(func(ctx context.Context, key string) (string, error) {
+		if key == *slow {
+			return "v", retry.Sleep(ctx, 10*time.Second)
+		}
+		return "v", retry.Sleep(ctx, each)
+	})
+}
+
+// Queries that are known to be quick are asked together, without locks.
+func TestQuickQueriesAreAskedTogether(t *testing.T) {
+	for each, want := range map[time.Duration][]int{
+		0:      {1, 16, 16, 7},
+		ms:     {1, 16, 16, 7},
+		2 * ms: slices.Repeat([]int{1}, 40),
+	} {
+		inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+			q := r.eachTaking(each, new(string))
+			r.append(batchOfQueries(4, "q", "k", 40))
+			r.pass(time.Second)
+			r.watermark(1)
+			if !slices.Equal(q.together, want) {
+				r.Errorf("queries of %v: %v were asked together, want %v", each, q.together, want)
+			}
+			locks := 0
+			for _, c := range r.redis.calls {
+				if hasWords(c, "acquire") {
+					locks++
+				}
+			}
+			if alone := len(slices.DeleteFunc(slices.Clone(want), func(n int) bool { return n > 1 })); locks != alone {
+				r.Errorf("queries of %v: %d locks for %d queries of one key", each, locks, alone)
+			}
+		})
+	}
+}
+
+// Workers that have nothing to do get their share of what waits, instead of one taking all.
+func TestWorkersShareQuickQueries(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 4}, func(r *rig) {
+		q := r.eachTaking(ms, new(string))
+		r.append(batchOfQueries(4, "q", "known", 1))
+		r.pass(ms)
+		r.append(batchOfQueries(5, "q", "k", 8))
+		if got := slices.Sorted(slices.Values(q.together)); !slices.Equal(got, []int{1, 1, 1, 2, 2}) {
+			r.Errorf("%v were asked together", got)
+		}
+		r.pass(2 * ms)
+		r.watermark(2)
+	})
+}
+
+// A query that failed, or takes longer than it did, is asked alone again.
+func TestAQueryThatFailsIsAskedAlone(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		fails := false
+		q := r.rebuilding(func(context.Context, string) (string, error) {
+			if fails {
+				return "", errQuery
+			}
+			return "v", nil
+		})
+		r.append(batchOfQueries(4, "q", "known", 1))
+		r.redis.set(func() { fails = true })
+		r.append(batchOfQueries(5, "q", "k", 4))
+		if !slices.Equal(q.together, []int{1, 4}) {
+			r.Fatalf("%v were asked together", q.together)
+		}
+		r.redis.set(func() { fails = false })
+		r.pass(time.Minute)
+		r.watermark(2)
+		if len(q.together) < 4 || q.together[2] != 1 {
+			r.Errorf("%v were asked together", q.together)
+		}
+	})
+}
+
+// quickThenSlow has one bundle hold a slow query, and three quick ones of another text that come after it.
+func quickThenSlow(r *rig) *tapeRebuilder {
+	slow := ""
+	q := r.eachTaking(ms, &slow)
+	r.append(batchOfQueries(4, "q", "known", 1))
+	r.append(batchOfQueries(5, "other", "known too", 1))
+	r.pass(2 * ms)
+	r.redis.set(func() { slow = "k0" })
+	r.append(batchOfQueries(6, "q", "busy", 1))
+	if r.engine.options.QueryWorkers > 1 {
+		r.append(batchOfQueries(7, "q", "busy too", 1))
+	}
+	r.append(batchOfQueries(8, "q", "k", 1))
+	r.append(batchOfQueries(9, "other", "o", 3))
+	return q
+}
+
+// What a query that turns out to be slow holds up waits no longer than in the line: then it is deleted instead.
+func TestWhatASlowQueryHoldsUpIsDeletedInstead(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		q := quickThenSlow(r)
+		r.pass(4 * time.Second)
+		if n := len(q.together); n != 4 || r.forgotten("o0") != 0 {
+			r.Errorf("after 4s %v were asked together, and a key was deleted %d times", q.together, r.forgotten("o0"))
+		}
+		r.pass(3 * time.Second)
+		for _, key := range []string{"o0", "o1", "o2"} {
+			if n := r.forgotten(key); n != 1 {
+				r.Errorf("%s was deleted %d times after 7s", key, n)
+			}
+		}
+		r.pass(time.Minute)
+		r.watermark(5)
+	})
+}

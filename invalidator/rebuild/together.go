@@ -1,0 +1,188 @@
+package rebuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/document"
+	"github.com/freshet/freshet/retry"
+)
+
+// Queries of one shape are asked together: one statement is the UNION ALL of the same query for several keys, with a
+// number before the columns of each that says whose row it is. A server takes about as long for one round trip as for
+// such a query. If that makes a difference (an error, a column of another type), each key is asked for alone.
+//
+// MySQL converts what a part of a union yields to the type of the whole column. If both are described alike, only dates
+// change in that: one that its sql_mode does not allow, such as 2024-00-00, becomes NULL or a zero date. MariaDB
+// changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares values of all types.
+
+// sizes are of how many queries there is a statement. Each connection prepares it once.
+var sizes = []int{16, 4}
+
+// togetherBytes is how long the text of a query may be for that, which bounds what the server must parse.
+const togetherBytes = 4 << 10
+
+// size returns how many of n keys are asked together next, 1: one is asked alone. A query with many rows could lose
+// their order: a server need not keep the order within a part of a union.
+func (q *prepared) size(n int) int {
+	if q.apart.Load() || q.Many || len(q.Text) > togetherBytes {
+		return 1
+	}
+	for _, size := range sizes {
+		if n >= size {
+			return size
+		}
+	}
+	return 1
+}
+
+// union is the text that asks n queries.
+func (q *Query) union(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString(" UNION ALL ")
+		}
+		b.WriteString("SELECT " + strconv.Itoa(i) + ", q.* FROM (" + q.Text + ") q")
+	}
+	return b.String()
+}
+
+// together asks the query for several keys at once. It returns a sink for each, nil where the key must be asked for
+// alone.
+func (r *Runner) together(ctx context.Context, q *prepared, args [][]any, after *event.GTIDSet) []*sink {
+	began := time.Now()
+	sinks := make([]*sink, len(args))
+	for i := range sinks {
+		sinks[i] = &sink{query: &q.Query, limit: r.o.MaxBytes}
+	}
+	err := r.with(ctx, q.Timeout, func(c *conn) (err error) {
+		if err = c.reach(after); err == nil {
+			err = c.runTogether(q, args, sinks)
+		}
+		return err
+	})
+	if isApart(err) {
+		return make([]*sink, len(args))
+	}
+	each, again := time.Since(began)/time.Duration(len(sinks)), 0
+	for i, s := range sinks {
+		switch {
+		case err != nil:
+			s.err = err
+		case s.mayBeConverted:
+			sinks[i] = nil
+			again++
+			continue
+		}
+		q.observe(each, s.err)
+	}
+	if again > len(sinks)/2 {
+		q.apart.Store(true) // a column that is mostly NULL: it does not pay
+	}
+	return sinks
+}
+
+// isApart reports whether queries that failed together may succeed alone, and soon. Those that took too long would take
+// as long again, one after the other; and so would a server that is away.
+func isApart(err error) bool {
+	var f *fault
+	e, fromServer := retry.ServerError(err)
+	return errors.Is(err, errApart) || errors.As(err, &f) || fromServer && !endsSession(e) && !isSlow(e)
+}
+
+// runTogether runs the query for several keys.
+func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) error {
+	if !c.unites {
+		q.apart.Store(true)
+		return errApart
+	}
+	single, err := c.statement(q, 1)
+	if err != nil {
+		return err
+	}
+	alone, err := c.columns(single)
+	if err != nil {
+		return err
+	}
+	statement, err := c.statement(q, len(args))
+	if _, fromServer := retry.ServerError(err); fromServer && !isLost(err) {
+		q.apart.Store(true)
+	}
+	if err != nil {
+		return err
+	}
+	c.meter.allow(int64(2*sinks[0].limit) + handshakeBytes)
+	var wrong error // the library wraps what is returned to it
+	begin := func(r *mysql.Result) error {
+		columns := columnsOf(r.Fields, c.maria)
+		if len(columns) == 0 || !slices.EqualFunc(columns[1:], alone, column.isLike) {
+			q.apart.Store(true)
+			wrong = errApart
+			return wrong
+		}
+		var writer *document.Writer
+		writer, wrong = q.document(columns[1:])
+		for _, s := range sinks {
+			*s = sink{
+				query: s.query, limit: s.limit, maria: c.maria,
+				columns: columns[1:], values: make([]event.Value, len(alone)), writer: writer,
+			}
+		}
+		return wrong
+	}
+	row := func(row []mysql.FieldValue) error {
+		if s := sinks[row[0].AsInt64()]; s.err == nil {
+			_ = s.row(row[1:]) // its error is this key's alone
+			s.mayBeConverted = s.mayBeConverted || s.holdsNoDate()
+		}
+		return nil
+	}
+	var result mysql.Result
+	defer result.Close()
+	err = statement.ExecuteSelectStreaming(&result, row, begin, slices.Concat(args...)...)
+	switch {
+	case wrong != nil:
+		return wrong
+	case c.meter.exceeded:
+		return tooLarge(sinks[0].limit)
+	}
+	return err
+}
+
+// holdsNoDate reports whether a date of the current row is NULL or zero.
+func (s *sink) holdsNoDate() bool {
+	for i := range s.columns {
+		switch s.columns[i].typ {
+		case mysql.MYSQL_TYPE_DATE, mysql.MYSQL_TYPE_NEWDATE, mysql.MYSQL_TYPE_DATETIME, mysql.MYSQL_TYPE_TIMESTAMP:
+			if v := &s.values[i]; v.Kind == event.Null || bytes.HasPrefix(v.Text, []byte("0000-00-00")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// errApart says that a query cannot be asked for several keys together.
+var errApart = errors.New("the query for several keys together would not have the same columns")
+
+// unites reports whether a server of that version may be asked for several keys together: MySQL from 8.0.
+func unites(version string) bool {
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n >= 8 && !strings.Contains(strings.ToLower(version), "mariadb")
+}
+
+// isLike reports whether values of two columns are written in the same way.
+func (c column) isLike(o column) bool {
+	return c.Name == o.Name && c.Type == o.Type && c.Class == o.Class && c.Unsigned == o.Unsigned && c.typ == o.typ &&
+		(c.decimals == o.decimals || c.Class != event.ClassTemporal) && c.real == o.real
+}
