@@ -13,8 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/freshet/freshet/invalidator/rebuild"
 )
 
 // action is one way of doing more to a key than deleting it, and the same writes done plainly.
@@ -45,8 +43,11 @@ const (
 	itemRows  = 40_000
 	queryRows = 15_000  // as many as may wait for their queries at once, and some more
 	goneRows  = 200_000 // whatever their number, they are written in time
-	perGroup  = 1000    // rows whose field or member is in one key
-	payload   = 64      // bytes of a row's name
+	// queryConnections are those that freshet has for its queries.
+	queryConnections = 4
+
+	perGroup = 1000 // rows whose field or member is in one key
+	payload  = 64   // bytes of a row's name
 )
 
 // actions returns what is measured.
@@ -261,9 +262,9 @@ func (b *benchmark) askedPlainly(ctx context.Context, a *action) (float64, error
 		return 0, err
 	}
 	var all errgroup.Group
-	share := a.rows / rebuild.DefaultPool
-	var took [rebuild.DefaultPool]time.Duration
-	for i := range rebuild.DefaultPool {
+	share := a.rows / queryConnections
+	var took [queryConnections]time.Duration
+	for i := range queryConnections {
 		all.Go(func() error {
 			c, err := source.DB().Conn(ctx)
 			if err != nil {
