@@ -42,14 +42,15 @@ type action struct {
 // runWrites carries out the actions of a job.
 func (w *writer) runWrites(j *job) {
 	w.actions = w.actions[:0]
+	now := time.Now()
 	for k := range j.parts {
 		p := &j.parts[k]
 		for i := p.from; i < p.to; i++ {
-			w.actions = append(w.actions, w.action(len(w.actions), p, i))
+			w.actions = append(w.actions, w.action(len(w.actions), p, i, now))
 		}
 	}
 	for i := range j.entries {
-		w.actions = append(w.actions, parkedAction(i, &j.entries[i]))
+		w.actions = append(w.actions, parkedAction(i, &j.entries[i], now))
 	}
 	if w.perform(j, w.actions) {
 		for i := range w.actions {
@@ -77,14 +78,14 @@ func (w *writer) runWrites(j *job) {
 
 // action is what must be done to the i-th key of a part's unit. Of the unit it reads only what does not change while
 // parts of it are out: an answer to another part may just be setting again.
-func (w *writer) action(at int, p *part, i int) action {
+func (w *writer) action(at int, p *part, i int, now time.Time) action {
 	u := p.unit
 	b, n := u.entry.batch, u.ordinal(i)
 	inv := &b.Invalidations[n]
 	a := action{at: at, unit: u, intent: inv.Intent, asks: u.asks, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Leftover: b.Leftover, Named: b.Named,
-		Now: time.Now(),
+		Now: now,
 	}}
 	if p.final {
 		a.item.Begun = p.first.confirms()
@@ -107,10 +108,10 @@ func (w *writer) action(at int, p *part, i int) action {
 // parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change, and told of.
 // If the version may be another key's, no mark is raised to it, as for a key that somebody names.
 // A field's name was not kept, so its whole hash goes, with what is known of all fields.
-func parkedAction(at int, e *retry.Entry) action {
+func parkedAction(at int, e *retry.Entry, now time.Time) action {
 	a := action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
 		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D,
-		Named: e.Foreign, Now: time.Now(),
+		Named: e.Foreign, Now: now,
 	}}
 	for _, n := range e.Notices {
 		a.notes = append(a.notes, write.Notice{
@@ -354,10 +355,12 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 		calls := w.calls[from:end]
 		from = end
 		class, err := worst(calls, w.node.classify)
-		if strays, asks := isStray(err); strays && class == retry.Key {
-			trip[i].stray(err, asks)
-			trip[i-len(again)] = trip[i]
-			continue
+		if class == retry.Key {
+			if strays, asks := isStray(err); strays {
+				trip[i].stray(err, asks)
+				trip[i-len(again)] = trip[i]
+				continue
+			}
 		}
 		switch class {
 		case retry.Away:

@@ -49,16 +49,20 @@ local entry = '=' .. member
 local have = redis.pcall('HMGET', marks, '<', '>', '|', entry)
 local whole, top, oldtop, mine = have[1], have[2], have[3], have[4]
 
-if (op == 'sadd' or op == 'zadd') and now <= last and confirms(whole, version) and not newer(mine, version)
+local adds = op == 'sadd' or op == 'zadd'
+if (adds or op == 'srem' or op == 'zrem') and now <= last and confirms(whole, version) and not newer(mine, version)
   and (mine or not oldtop and redis.call('HLEN', marks) < limit + 3)
-  and redis.call('EXISTS', key) == 1
+  and (not adds or redis.call('EXISTS', key) == 1)
   and type(redis.pcall('HSET', marks, '>', newer(top, version) and top or version, entry, version)) == 'number' then
   redis.call('PEXPIRE', marks, keep)
   local done
-  if op == 'sadd' then done = redis.pcall('SADD', key, member) else done = redis.pcall('ZADD', key, score, member) end
-  if type(done) == 'number' then return 1 end
-  redis.call('UNLINK', key) -- it is of another type, or there is no memory
-  return 3
+  if op == 'zadd' then done = redis.pcall(op, key, score, member) else done = redis.pcall(op, key, member) end
+  if type(done) ~= 'number' then
+    redis.call('UNLINK', key) -- it is of another type, or there is no memory
+    return 3
+  end
+  if adds then return 1 end
+  return (done == 1 or redis.call('EXISTS', key) == 1) and 2 or 4
 end
 --- guard.lua stands here
 
@@ -91,7 +95,7 @@ local function apply()
     redis.call('UNLINK', key)
     return FORGOTTEN
   end
-  return (op == 'sadd' or op == 'zadd') and WRITTEN or REMOVED
+  return adds and WRITTEN or REMOVED
 end
 
 local function doubt()

@@ -2,17 +2,20 @@ package write
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
-// A script call costs Redis several times what a plain write does before it has done anything. So calls that follow one
-// another, of one script and with the same arguments but for their keys and what belongs to these, share one call. Such
-// a call does what they would have done one after the other.
+// A script call costs Redis several times what a plain write does before it has done anything. So calls of a round trip
+// that are of one script, with the same arguments but for their keys and what belongs to these, share one call. Such a
+// call does what they would have done one after the other.
 const (
 	// packKeys, packWords and packBytes bound a call of several: it keeps Redis from doing else for about 0.1 ms.
 	packKeys  = 16
 	packWords = 512
 	packBytes = 64 << 10
+	// packOpen is how many of them are filled at a time: a change of a member is a call that removes, and one that adds.
+	packOpen = 4
 )
 
 // Packed is a command that is sent: a call, or several in one.
@@ -23,41 +26,64 @@ type Packed struct {
 	Calls []*Call
 }
 
-// Pack puts calls together that can share a script call. Where slots is set it does so for calls of one key only: Redis
-// Cluster refuses a call with keys of several slots.
+// Pack puts calls together that can share a script call. What is done to one key stays in its order. Where slots is set
+// it puts together calls of one key only: Redis Cluster refuses a call with keys of several slots.
 func Pack(calls []*Call, slots bool) []Packed {
 	packed := make([]Packed, 0, len(calls))
-	for len(calls) > 0 {
-		n := run(calls, slots)
-		packed = append(packed, Packed{calls[0].Args, calls[:n]})
-		if n > 1 {
-			packed[len(packed)-1].Args = together(calls[:n])
+	first := 0 // of those that may still get more
+	for i, c := range calls {
+		first = max(first, len(packed)-packOpen)
+		if at := share(packed[first:], c, slots); at >= 0 {
+			p := &packed[first+at]
+			p.Calls = append(p.Calls, c)
+			continue
 		}
-		calls = calls[n:]
+		packed = append(packed, Packed{c.Args, calls[i : i+1 : i+1]})
+		if !c.isShared() {
+			first = len(packed) // it stays behind what comes before it, and before what follows
+		}
+	}
+	for i := range packed {
+		if p := &packed[i]; len(p.Calls) > 1 {
+			p.Args = together(p.Calls)
+		}
 	}
 	return packed
 }
 
-// run returns how many of the calls, from the first one on, can share one.
-func run(calls []*Call, slots bool) int {
-	first := calls[0]
-	if first.keys == 0 || first.Asking {
-		return 1
+// isShared reports whether a call may share one with others.
+func (c *Call) isShared() bool { return c.keys > 0 && !c.Asking }
+
+// share returns which of some commands a call can be added to; -1: none. It must not overtake what it may depend on.
+func share(open []Packed, c *Call, slots bool) int {
+	if !c.isShared() {
+		return -1
 	}
-	words, bytes := len(first.words), first.Bytes()
-	for n := 1; n < min(packKeys, len(calls)); n++ {
-		c := calls[n]
-		words, bytes = words+len(c.words), bytes+c.Bytes()
-		if !first.isLike(c) || slots && !first.sameKey(c) || words > packWords || bytes > packBytes {
-			return n
+	for at := len(open) - 1; at >= 0; at-- {
+		p := &open[at]
+		if p.Calls[0].isLike(c) && p.hasRoom(c) && (!slots || p.Calls[0].sameKey(c)) &&
+			!slices.ContainsFunc(p.Calls, c.follows) {
+			return at
 		}
-		for _, o := range calls[:n] {
-			if o.sameKey(c) && (c.subject == 0 || o.words[c.subject] == c.words[c.subject]) {
-				return n // the second one may depend on the first one
-			}
+		if slices.ContainsFunc(p.Calls, c.sameKey) {
+			return -1
 		}
 	}
-	return min(packKeys, len(calls))
+	return -1
+}
+
+// hasRoom reports whether a command can take another call.
+func (p *Packed) hasRoom(c *Call) bool {
+	words, bytes := len(c.words), c.Bytes()
+	for _, o := range p.Calls {
+		words, bytes = words+len(o.words), bytes+o.Bytes()
+	}
+	return len(p.Calls) < packKeys && words <= packWords && bytes <= packBytes
+}
+
+// follows reports whether what a call does may depend on what another one of the same command does.
+func (c *Call) follows(o *Call) bool {
+	return o.sameKey(c) && (c.subject == 0 || o.words[o.subject] == c.words[c.subject])
 }
 
 // isLike says that two calls differ in nothing but their keys and what belongs to these, and are of one epoch.

@@ -27,7 +27,7 @@ type several struct {
 
 var severalKeys = []string{"k1", "k2", "k3", "k4", "k5"}
 
-// newSeveral draws a round trip. Most items are like the one before, so that they share a call.
+// newSeveral draws a round trip. Most items are like the one before, or the one before that, so that they share a call.
 func newSeveral(seed uint64) *several {
 	s := &several{rng: rand.New(rand.NewPCG(seed, 2))}
 	s.is("flushall")
@@ -37,12 +37,15 @@ func newSeveral(seed uint64) *several {
 	for _, k := range severalKeys {
 		s.layOut(k, confirm)
 	}
-	like, alike := s.like(), one(s.rng, 0.7, 1)
-	for range 2 + s.rng.IntN(24) {
+	likes, alike := []func() *Item{s.like()}, one(s.rng, 0.7, 1)
+	if s.chance(0.4) {
+		likes = append(likes, s.like()) // in turn, as what removes a member and adds another one
+	}
+	for i := range 2 + s.rng.IntN(24) {
 		if s.chance(1 - alike) {
-			like = s.like()
+			likes[i%len(likes)] = s.like()
 		}
-		s.items = append(s.items, like())
+		s.items = append(s.items, likes[i%len(likes)]())
 	}
 	return s
 }
