@@ -36,11 +36,18 @@ func (s *partitionLoop) freshReady(l *outbox, c class) bool {
 // finalReady returns a queue of the class whose first unit is due; nil if there is none.
 func (s *partitionLoop) finalReady(l *outbox, c class) *dueQueue {
 	for _, q := range l.due {
-		if q.class == c && q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
+		if q.class == c && q.units.len() > 0 && s.mayBeLast(q.units.head()) {
 			return q
 		}
 	}
 	return nil
+}
+
+// mayBeLast reports whether the action of a unit that waits for its final one would finish it now. One that was split
+// by another topology is split again first ([partitionLoop.advanceBoxes]): what comes back of it would not count, again
+// and again, as long as it always stands behind others.
+func (s *partitionLoop) mayBeLast(u *unit) bool {
+	return !u.parkable() && s.dueAt(u) <= s.now && !(s.topo.several() && s.isOutdated(u))
 }
 
 func (s *partitionLoop) retryReady(l *outbox) bool {
@@ -149,7 +156,7 @@ func (s *partitionLoop) fillFinals(l *outbox, j *job, c class) {
 	for q := s.finalReady(l, c); q != nil && j.fits(c); q = s.finalReady(l, c) {
 		for q.units.len() > 0 && j.fits(c) {
 			u := q.units.head()
-			if u.parkable() || s.dueAt(u) > s.now {
+			if !s.mayBeLast(u) {
 				break
 			}
 			s.rouse(u)

@@ -266,10 +266,13 @@ func (s *partitionLoop) advance() {
 	for _, l := range s.outboxes {
 		for _, q := range l.due {
 			for q.units.len() > 0 && (q.units.head().parkable() || q.class == queries) && s.dueAt(q.units.head()) <= s.now {
-				if u := q.units.pop(); u.parkable() {
+				switch u := q.units.pop(); {
+				case s.topo.several() && s.isOutdated(u): // others were before it
+					s.reroute(u)
+				case u.parkable():
 					s.rouse(u)
 					s.parking = append(s.parking, u)
-				} else {
+				default:
 					s.ask(u)
 				}
 			}
