@@ -114,8 +114,8 @@ func (l *look) close() error { return errors.Join(l.client.Close(), l.single.Clo
 // lateView is for how long the others are waited for once a node has answered.
 const lateView = 250 * time.Millisecond
 
-// Masters returns clients of all nodes that have slots, and what tells this distribution of the slots from every other;
-// "" while slots are being moved.
+// Masters returns clients of all nodes that have slots, and what tells this distribution of the slots from every other,
+// also from one that was the same before slots went elsewhere and came back; "" while slots are being moved.
 func (c *Nodes) Masters(ctx context.Context) (clients []*redis.Client, as string, err error) {
 	l, err := c.Layout(ctx)
 	if err != nil {
@@ -127,6 +127,13 @@ func (c *Nodes) Masters(ctx context.Context) (clients []*redis.Client, as string
 		clients = append(clients, s.Client())
 		_, _ = fmt.Fprintln(h, s)
 	}
+	epochs := make([]uint64, len(l.Nodes)) // a slot may have been elsewhere meanwhile
+	for _, m := range l.Masters {
+		if m.Ordinal >= 0 {
+			epochs[m.Ordinal] = m.Epoch
+		}
+	}
+	_, _ = fmt.Fprintln(h, epochs)
 	for slot, n := range l.Owner {
 		if n < 0 {
 			return nil, "", fmt.Errorf("no node of %s has slot %d", c, slot)
@@ -298,7 +305,10 @@ func (c *Nodes) layOut(masters map[string]seenNode) (*Layout, error) {
 	}
 	for id, n := range masters {
 		if looked := c.looks[n.addr]; looked != nil {
-			m := Master{ID: id, Address: n.addr, Looking: looked.client, Node: kept[clusterNode{id, n.addr}], Ordinal: -1}
+			m := Master{
+				ID: id, Address: n.addr, Looking: looked.client, Node: kept[clusterNode{id, n.addr}], Ordinal: -1,
+				Epoch: n.epoch,
+			}
 			if at, has := ordinals[id]; has {
 				m.Ordinal = at
 			}

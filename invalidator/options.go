@@ -98,6 +98,8 @@ type Master struct {
 	// Node is where keys are sent, nil if it has no slots; Ordinal is that in [Layout].Nodes.
 	Node    *Single
 	Ordinal int16
+	// Epoch is its configuration epoch: it rises when it takes slots from another.
+	Epoch uint64
 }
 
 // Deps are what an [Engine] works with. Store is required, and either Redis or Cluster.
