@@ -49,6 +49,11 @@ func checkCluster(ctx context.Context, c *config.Config, cached *sample, r *Repo
 			of.add(Warn, fmt.Sprintf("redis %s: user %s may not run asking: while a slot is moved, its keys wait", s.at,
 				orDefaultUser(c)), fmt.Sprintf("ACL SETUSER %s +asking", orDefaultUser(c)))
 		}
+		if err := s.rdb.Do(ctx, "cluster", "getslotmigrations").Err(); redis.IsPermissionError(err) {
+			of.add(Warn, fmt.Sprintf("redis %s: user %s may not run cluster|getslotmigrations: deletes that are lost with slots "+
+				"which another node takes too late (CLUSTER MIGRATESLOTS) go unnoticed", s.at, orDefaultUser(c)),
+				fmt.Sprintf("ACL SETUSER %s +cluster|getslotmigrations", orDefaultUser(c)))
+		}
 		r.service = r.service || of.service
 		for _, f := range of.Findings {
 			if !slices.Contains(r.Findings, f) { // what is said of all of them is said once

@@ -106,6 +106,14 @@ func TestCheckLooksAtEachNodeOfACluster(t *testing.T) {
 			"ACL SETUSER some ~changes")
 		second.Do(t, "acl", "setuser", "some", "allkeys", "-asking")
 		says(t, found(t, c, Warn), "redis "+second.Addr+": user some may not run asking", "ACL SETUSER some +asking")
+		allow(t, cluster, "-cluster", "+cluster|nodes", "+cluster|slots")
+		if cluster.Migrates(t) {
+			says(t, found(t, c, Warn), "redis "+second.Addr+": user some may not run cluster|getslotmigrations",
+				"ACL SETUSER some +cluster|getslotmigrations")
+		}
+		if bad := found(t, c, Fail); bad != "" {
+			t.Errorf("with what asking for nodes takes: %s", bad)
+		}
 		allow(t, cluster, "-cluster")
 		says(t, found(t, c, Fail), "NOPERM", "ACL SETUSER some +cluster|nodes +cluster|slots")
 		allow(t, cluster)

@@ -195,7 +195,10 @@ func TestOnAClusterASlotThatComesBackBringsNoStaleKey(t *testing.T) {
 		})
 		s.finished(s.site)
 		if n := former.Do(t, "cluster", "countkeysinslot", slot); n == int64(0) {
-			t.Fatal("the former owner has no old key")
+			if !s.cluster.Migrates(t) {
+				t.Fatal("the former owner has no old key")
+			}
+			t.Logf("%s has deleted what it read back of slots that are another's, as Valkey 9 does", former.Version)
 		}
 		s.cluster.Move(t, owner, former, slot)
 		testbed.Eventually(t, patience, "the old key is deleted", func() bool {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -26,7 +26,8 @@ func TestOnAClusterNoKeyIsStaleAfterAnyStrikes(t *testing.T) {
 	})
 }
 
-// strikes are what befalls a cluster and freshet. Each strikes one of the masters, and leaves a cluster that works.
+// strikes are what befalls a cluster and freshet, as far as its servers can. Each strikes one of the masters, and leaves a
+// cluster that works.
 func (s *struckCluster) strikes() map[string]func() {
 	one := func(strike func(n int)) func() {
 		return func() {
@@ -38,7 +39,7 @@ func (s *struckCluster) strikes() map[string]func() {
 	master := func(strike func(*testbed.RedisServer)) func() {
 		return one(func(n int) { strike(s.cluster.Masters[n]) })
 	}
-	return map[string]func(){
+	strikes := map[string]func(){
 		"a failover by hand":                one(s.failover),
 		"an heir that lacks deletes":        one(s.laggingHeir),
 		"older data":                        master(s.olderData),
@@ -53,6 +54,8 @@ func (s *struckCluster) strikes() map[string]func() {
 		"keys are forgotten by hand":               s.forgetAll,
 		"rows are read and changes are done again": s.walkAndRedo,
 	}
+	maps.Copy(strikes, s.migrations())
+	return strikes
 }
 
 // settle waits until the cluster works and each master has a replica with all of its data, and takes them as they are.
@@ -94,19 +97,7 @@ func (s *struckCluster) laggingHeir(n int) {
 func (s *struckCluster) moveSlots(n int) {
 	c := s.cluster
 	from, to := c.Masters[n], c.Masters[(n+1)%len(c.Masters)]
-	has := c.Slots(s.t, from)
-	keys := []string{"prices", "board", "ids"}
-	for id := range busyRows {
-		keys = append(keys, fmt.Sprint("asked:", id), clusterKeys(id)[id%2])
-	}
-	s.chance.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	var slots []int
-	for _, key := range keys {
-		slot := int(from.Client().ClusterKeySlot(s.t.Context(), key).Val())
-		if len(slots) < 8 && slices.Contains(has, slot) && !slices.Contains(slots, slot) {
-			slots = append(slots, slot)
-		}
-	}
+	slots := s.slotsWithKeys(n)
 	for _, slot := range slots {
 		c.BeginMove(s.t, slot, from, to)
 	}

@@ -23,6 +23,7 @@ import (
 //   - A slot may come from a master that was not what it had been when it gave the slot away. So a slot is another's
 //     from when its former owner was looked at, after it had gone, and was what it was. If that owner can not be
 //     looked at any more, what is in the slot is in doubt.
+//   - A slot that a server moves by itself may lack the last deletes (migration.go): then it is in doubt as well.
 //   - A master that comes back with older data has again what it had in slots that it has given away. It is in doubt if
 //     it gets one of them back.
 //
@@ -48,6 +49,7 @@ type Cluster struct {
 	members func() []Member
 	news    chan struct{}
 	began   time.Time
+	begunBy func(context.Context, redis.Cmdable) ([]migration, error)
 
 	mu sync.Mutex
 	// watched are the masters of the last look, by address.
@@ -79,7 +81,7 @@ func NewCluster(d Deps, o Options, members func() []Member) (*Cluster, error) {
 	}
 	return &Cluster{
 		deps: d, options: o, members: members, news: make(chan struct{}, 1), began: time.Now(),
-		watched: map[string]*watched{},
+		begunBy: begunBy, watched: map[string]*watched{},
 	}, nil
 }
 
@@ -311,9 +313,9 @@ func (c *Cluster) meet(ctx context.Context, m *watched, s seen, is *lineage) err
 // settle takes note of slots that have another owner, if the former one was still what it was after they had gone.
 // Those are fine which have answered a look of since then. It fails only with ctx.
 func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed bool, err error) {
-	listed := map[string]bool{}
+	listed := map[string]*watched{}
 	for _, m := range c.watched {
-		listed[m.ID] = true
+		listed[m.ID] = m
 	}
 	for _, m := range c.watched {
 		is := c.nodes[m.ID]
@@ -326,12 +328,21 @@ func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed boo
 			if came.isEmpty() {
 				continue
 			}
-			if !fine[id] {
-				if listed[id] && time.Since(from.Seen) < unwatched {
+			moves, err := []migration(nil), error(nil)
+			if fine[id] {
+				moves, err = c.begunBy(ctx, listed[id].Redis)
+			}
+			if err != nil || !fine[id] {
+				if listed[id] != nil && time.Since(from.Seen) < unwatched {
 					gained = gained.without(&came) // it may answer yet
 					continue
 				}
 				if err := c.lost(ctx, m, from, came.Len()); err != nil {
+					return changed, err
+				}
+			}
+			if late := takenLate(moves, came, m.ID); !late.isEmpty() {
+				if err := c.late(ctx, m, listed[id], late.Len()); err != nil {
 					return changed, err
 				}
 			}
@@ -349,7 +360,7 @@ func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed boo
 		changed = true
 	}
 	for id, n := range c.nodes {
-		if n.Slots.isEmpty() && !listed[id] {
+		if n.Slots.isEmpty() && listed[id] == nil {
 			delete(c.nodes, id)
 			changed = true
 		}

@@ -80,6 +80,16 @@ func (c *Cluster) lost(ctx context.Context, m *watched, from *lineage, slots int
 	})
 }
 
+// late records that a master took slots when their giver had given up, and took deletes again.
+func (c *Cluster) late(ctx context.Context, m, from *watched, slots int) error {
+	return c.record(ctx, doubt.Doubt{
+		Cause: alarm.RedisChanged, Subject: m.watch.options.Address,
+		Message: fmt.Sprintf("redis %s has taken %d slots though %s says that their move has failed: what that one "+
+			"acknowledged until they were taken is lost, so that keys that were deleted may be back",
+			m.watch.options.Address, slots, from.Address),
+	})
+}
+
 // regained records that a master has got slots of which it may have old keys.
 func (c *Cluster) regained(ctx context.Context, m *watched, slots int) error {
 	return c.record(ctx, doubt.Doubt{

@@ -1,9 +1,13 @@
 package identity
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/doubt/doubttest"
 )
@@ -13,6 +17,9 @@ type told struct {
 	*clusterRig
 	list  []Member
 	watch *Cluster
+	// moves are those that each master says it has begun by itself; unasked: it does not say.
+	moves   []migration
+	unasked error
 }
 
 // answer is what a master answers: who it is, and the stamp that it holds.
@@ -42,6 +49,7 @@ func newTold(t *testing.T) *told {
 		t.Fatal(err)
 	}
 	c.watch = w
+	w.begunBy = func(context.Context, redis.Cmdable) ([]migration, error) { return c.moves, c.unasked }
 	c.begin()
 	return c
 }
@@ -309,4 +317,66 @@ func TestAStampCountsOnlyWhereItIsNow(t *testing.T) {
 	again.run, again.uptime = "run again", 0
 	r.look(answer{id: "one", slots: "1-9", server: again, stamp: "b", how: early}, other)
 	r.doubts("")
+}
+
+// A master that takes slots when their giver has given up and takes deletes again lacks these.
+func TestSlotsThatAreTakenLateAreInDoubt(t *testing.T) {
+	failed := func(slots, to string) migration {
+		m := migration{to: to, failed: true}
+		if err := m.slots.UnmarshalText([]byte(slots)); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	done := failed("9", "other")
+	done.failed = false
+	for name, c := range map[string]struct {
+		moves []migration
+		want  []string
+	}{
+		"a move has failed":             {[]migration{failed("0-3 9", "other")}, []string{""}},
+		"one of before has not":         {[]migration{failed("9", "other"), done}, []string{""}},
+		"nobody says of any":            {nil, nil},
+		"it is over":                    {[]migration{done}, nil},
+		"one of before has failed":      {[]migration{done, failed("9", "other")}, nil},
+		"of other slots one has failed": {[]migration{failed("0-8 10-19", "other")}, nil},
+		"to another master one has":     {[]migration{failed("9", "third")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTold(t)
+			one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
+			r.look(one, other)
+			r.look(one, other)
+			one.slots, other.slots = "0-8", "9-19"
+			r.unasked = errors.New("the line is cut")
+			r.look(one, other)
+			r.doubts()
+			r.holds("other", "10-19")
+			r.moves, r.unasked = c.moves, nil
+			r.look(one, other)
+			r.look(one, other)
+			r.doubts(c.want...)
+			r.holds("other", "9-19")
+		})
+	}
+}
+
+func TestWhatAServerSaysOfMigrationsIsRead(t *testing.T) {
+	m, ok := parseMigration(map[any]any{
+		"operation": "EXPORT", "slot_ranges": "3-3 5-7", "target_node": "other", "state": "failed", "cow_size": int64(0),
+	})
+	if text, _ := m.slots.MarshalText(); !ok || string(text) != "3 5-7" || m.to != "other" || !m.failed {
+		t.Errorf("%+v, %v", m, ok)
+	}
+	m, ok = parseMigration([]any{
+		"operation", "EXPORT", "slot_ranges", "3-3", "target_node", "other", "state", "success", "cow_size", int64(0),
+	})
+	if !ok || m.failed || m.slots.Len() != 1 {
+		t.Errorf("%+v, %v", m, ok)
+	}
+	for _, other := range []any{nil, []any{"operation"}, map[any]any{"operation": "IMPORT", "slot_ranges": "3-3"}, "OK"} {
+		if m, ok := parseMigration(other); ok {
+			t.Errorf("%v is read as %+v", other, m)
+		}
+	}
 }

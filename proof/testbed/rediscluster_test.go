@@ -34,3 +34,41 @@ func TestAClusterMovesSlotsAndFailsOver(t *testing.T) {
 	Eventually(t, readyTimeout, "the former master takes over again",
 		func() bool { return slices.Contains(c.Slots(t, from), slot) })
 }
+
+// Where servers move slots by themselves, all keys have moved with them, and none if that was ended half-way.
+func TestAClusterMovesSlotsByItself(t *testing.T) {
+	c := Cluster(t, ClusterOptions{Masters: 2})
+	if !c.Migrates(t) {
+		t.Skipf("%s does not know CLUSTER MIGRATESLOTS", c.Masters[0].Version)
+	}
+	client := c.Client(nil)
+	t.Cleanup(func() { Must(t, client.Close()) })
+	for i := range 50 {
+		Must(t, client.Set(t.Context(), fmt.Sprintf("{a}%d", i), "x", 0).Err())
+	}
+	slot := int(client.ClusterKeySlot(t.Context(), "{a}").Val())
+	from, to := c.Masters[0], c.Masters[1]
+	if slices.Contains(c.Slots(t, to), slot) {
+		from, to = to, from
+	}
+	for _, stage := range []Stage{Streaming, Granted} {
+		release := c.HoldMigrations(t, stage, from, to)
+		c.BeginMigration(t, from, to, slot)
+		c.AwaitStage(t, stage, from)
+		if !c.CancelMigrations(t, from) {
+			t.Errorf("%s: nothing was to be ended", stage)
+		}
+		release()
+		Eventually(t, readyTimeout, "no key has moved", func() bool {
+			return from.Do(t, "cluster", "countkeysinslot", slot) == int64(50) &&
+				to.Do(t, "cluster", "countkeysinslot", slot) == int64(0)
+		})
+	}
+	c.Migrate(t, from, to, slot)
+	Eventually(t, readyTimeout, "all keys have moved", func() bool {
+		return from.Client().DBSize(t.Context()).Val() == 0 && to.Client().DBSize(t.Context()).Val() == 50
+	})
+	if c.CancelMigrations(t, from) {
+		t.Error("there is something to be ended, and slots have moved")
+	}
+}
