@@ -304,6 +304,9 @@ func (c *Nodes) layOut(masters map[string]seenNode) (*Layout, error) {
 		}
 	}
 	for id, n := range masters {
+		if n.addr == "" && len(n.slots) > 0 {
+			l.Portless++
+		}
 		if looked := c.looks[n.addr]; looked != nil {
 			m := Master{
 				ID: id, Address: n.addr, Looking: looked.client, Node: kept[clusterNode{id, n.addr}], Ordinal: -1,

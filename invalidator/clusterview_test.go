@@ -51,6 +51,17 @@ func TestWhatANodeSaysOfItselfCountsFirst(t *testing.T) {
 	}
 }
 
+// A node that has a port for TLS only, and no tls-cluster, says that its port is 0.
+func TestMastersWithoutAPortAreCounted(t *testing.T) {
+	v := parseView("aaa 127.0.0.1:0@8301 myself,master - 0 0 1 connected 0-99\n"+
+		"bbb 127.0.0.1:0@8302 master - 0 0 2 connected\n", nil, "seed:1")
+	c := &Nodes{singles: map[clusterNode]*Single{}}
+	l, err := c.layOut(agree([]view{v}, map[string]seenNode{}))
+	if err != nil || l.Portless != 1 || len(l.Nodes) != 0 {
+		t.Errorf("%d without a port, %d nodes, %v", l.Portless, len(l.Nodes), err)
+	}
+}
+
 // One that does not answer keeps what it has said, until others know of something later.
 func TestANodeThatIsSilentKeepsWhatItHasSaid(t *testing.T) {
 	said := map[string]seenNode{}

@@ -73,6 +73,8 @@ type Layout struct {
 	Owner [Slots]int16
 	// Takers are the ordinals of the nodes that slots are being moved to.
 	Takers map[uint16]int16
+	// Portless is how many masters with slots say no port, as those do that have one for TLS only and no tls-cluster.
+	Portless int
 	// Strangers are addresses that led to nodes of another cluster, which are left out.
 	Strangers []string
 	// Masters are all that are known, those without slots as well. The engine hands them on only: [Engine.Masters].

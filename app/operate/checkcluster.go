@@ -115,10 +115,18 @@ func mastersBy(ctx context.Context, c *config.Config, seed string) (all []string
 	for _, n := range l.Nodes {
 		all = append(all, n.String())
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s knows no master that has slots", seed)
+	return all, noMasters(seed, l)
+}
+
+// noMasters is nil if a node knows one that can be reached.
+func noMasters(seed string, l *invalidator.Layout) error {
+	switch {
+	case len(l.Nodes) > 0:
+		return nil
+	case l.Portless > 0:
+		return fmt.Errorf("%s says of %d masters with slots that they have the port 0", seed, l.Portless)
 	}
-	return all, nil
+	return fmt.Errorf("%s knows no master that has slots", seed)
 }
 
 func mendSeed(c *config.Config, err error) string {
@@ -129,6 +137,11 @@ func mendSeed(c *config.Config, err error) string {
 		return fmt.Sprintf("ACL SETUSER %s %s, on every node", orDefaultUser(c), clusterRights)
 	case strings.Contains(err.Error(), "knows no master"):
 		return "make it part of the cluster (CLUSTER MEET), or name others in redis.addresses"
+	case strings.Contains(err.Error(), "have the port 0"):
+		return "set tls-cluster to yes on nodes that have a tls-port only, or cluster-announce-port"
+	}
+	if advice := mendReply(c, err); advice != "" {
+		return advice
 	}
 	return "start it, or name others in redis.addresses; are redis.username and password right?"
 }

@@ -2,12 +2,14 @@ package operate
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -183,4 +185,29 @@ func TestCheckFindsTheWrongModeForACluster(t *testing.T) {
 			testbed.Eventually(t, time.Minute, want, func() bool { return slices.Contains(strings.Split(seen(), "\n"), want) })
 		}
 	}
+}
+
+func TestCheckSaysWhyNoNodeOfAClusterIsFound(t *testing.T) {
+	c := clusterConfig(t, "127.0.0.1:1")
+	says(t, mendSeed(c, noMasters("seed:1", &invalidator.Layout{})), "CLUSTER MEET")
+	err := noMasters("seed:1", &invalidator.Layout{Portless: 3})
+	says(t, err.Error(), "seed:1 says of 3 masters with slots that they have the port 0")
+	says(t, mendSeed(c, err), "tls-cluster", "cluster-announce-port")
+
+	closes, err := net.Listen("tcp", "127.0.0.1:0")
+	testbed.Must(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := closes.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	says(t, found(t, clusterConfig(t, closes.Addr().String()), Fail), "set redis.tls.mode to verify")
+	testbed.Must(t, closes.Close())
+	<-done
 }

@@ -193,15 +193,8 @@ func persistence(info map[string]string, setting func(name string) string) (mess
 }
 
 func mendPing(c *config.Config, err error) string {
-	if advice := retry.RedisAdvice(err); advice != "" {
+	if advice := mendReply(c, err); advice != "" {
 		return advice
-	}
-	secure := c.Redis.TLS.Client("") != nil
-	if secure && errors.Is(err, context.DeadlineExceeded) {
-		return "does it speak TLS at this address, as redis.tls says, and is it up?"
-	}
-	if !secure && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
-		return "it closes the connection, as a server does that wants TLS: set redis.tls.mode to verify"
 	}
 	switch c.Redis.Mode {
 	case config.RedisSentinel:
@@ -212,6 +205,21 @@ func mendPing(c *config.Config, err error) string {
 			"cluster-announce-hostname), is it up, and are redis.username and password right?"
 	}
 	return "is redis.addresses right, is the server up, and are redis.username and password?"
+}
+
+// mendReply says what an error tells of a server that was found; "": nothing.
+func mendReply(c *config.Config, err error) string {
+	if advice := retry.RedisAdvice(err); advice != "" {
+		return advice
+	}
+	secure := c.Redis.TLS.Client("") != nil
+	if secure && errors.Is(err, context.DeadlineExceeded) {
+		return "does it speak TLS at this address, as redis.tls says, and is it up?"
+	}
+	if !secure && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		return "it closes the connection, as a server does that wants TLS: set redis.tls.mode to verify"
+	}
+	return ""
 }
 
 func mendUnlink(c *config.Config, err error) string {
