@@ -119,17 +119,19 @@ func (c *RedisCluster) EndMigration(t testing.TB, from, to *RedisServer, slots .
 	t.Helper()
 	id := to.NodeID(t)
 	Eventually(t, readyTimeout, "slots have been moved", func() bool {
+		if !slices.ContainsFunc(c.members, func(s *RedisServer) bool {
+			return s.IsMaster(t.Context()) && slices.ContainsFunc(slots, func(slot int) bool {
+				return s.ownerOf(t.Context(), slot) != id
+			})
+		}) {
+			return true
+		}
 		last := from.migration(t)
 		if state := last["state"]; state == "failed" || state == "cancelled" {
 			t.Logf("slots are moved again: %s", last["message"])
 			c.BeginMigration(t, from, to, slots...)
-			return false
 		}
-		return !slices.ContainsFunc(c.members, func(s *RedisServer) bool {
-			return s.IsMaster(t.Context()) && slices.ContainsFunc(slots, func(slot int) bool {
-				return s.ownerOf(t.Context(), slot) != id
-			})
-		})
+		return false
 	})
 }
 
