@@ -231,6 +231,37 @@ func TestSlotsThatMoveAreNoDoubt(t *testing.T) {
 	}
 }
 
+// Valkey moves slots by itself, there and back, and somebody ends a move half-way.
+func TestSlotsThatMigrateAreNoDoubt(t *testing.T) {
+	t.Parallel()
+	r := newClusterRig(t, testbed.ClusterOptions{Masters: 3})
+	c := r.cluster
+	if !c.Migrates(t) {
+		t.Skipf("%s does not know CLUSTER MIGRATESLOTS", c.Masters[0].Version)
+	}
+	r.fill()
+	r.finish("a")
+	slots := r.has(0)[:200]
+	from, to := c.Masters[0], c.Masters[1]
+	for n, stage := range []testbed.Stage{testbed.Streaming, testbed.Granted} {
+		release := c.HoldMigrations(t, stage, from, to)
+		c.BeginMigration(t, from, to, slots...)
+		c.AwaitStage(t, stage, from)
+		r.look()
+		if !c.CancelMigrations(t, from) {
+			t.Errorf("at the stage %s there was nothing to be ended", stage)
+		}
+		release()
+		r.finish(string(rune('b' + n)))
+	}
+	for n := range 4 {
+		c.Migrate(t, from, to, slots...)
+		r.finish(string(rune('k' + n)))
+		from, to = to, from
+	}
+	r.doubts()
+}
+
 // Nobody knows what the node that is gone was when it gave its slots away.
 func TestSlotsOfANodeThatIsGoneAreInDoubt(t *testing.T) {
 	t.Parallel()
