@@ -2,6 +2,7 @@ package app
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,17 @@ func TestAKeyThatARowImageCannotNameIsForgottenByItself(t *testing.T) {
 	}
 	if due := a.due(); len(due) != 1 || due[0].Cause != alarm.ColumnAbsent {
 		t.Errorf("%+v", due)
+	}
+}
+
+// Somebody who looks at a doubt that waits for its turn sees why.
+func TestADoubtThatComesDuringTheRestAfterAnAnswerSaysSo(t *testing.T) {
+	b := book(t, nil)
+	a := &answering{doubts: b, mine: func(*doubt.Doubt) bool { return true }, rested: time.Now().Add(time.Minute)}
+	must(t, b.Record(t.Context(), doubt.Doubt{Cause: alarm.RedisChanged, Message: "a sentence"}))
+	must(t, a.answerDue(t.Context()))
+	if said := b.List()[0].Answer; !strings.Contains(said, "after an answer freshet rests for 4 times as long") {
+		t.Errorf("it says %q", said)
 	}
 }
 

@@ -62,6 +62,9 @@ type answering struct {
 	// given keeps what is answered; nil with the embedded log, where all is read again.
 	given *trail
 
+	// rested is until when no scope follows the one before.
+	rested time.Time
+
 	mu sync.Mutex
 	// scoped are the doubts of which the log does not hold the changes any more, with when each came last: a scope answers
 	// them.
@@ -147,18 +150,31 @@ func (a *answering) answerOrRedo(ctx context.Context) error {
 
 // answerAll answers doubts until ctx ends. Where the engine fails, it says so itself.
 func (a *answering) answerAll(ctx context.Context) error {
-	wait := retry.ToBeat(looksEach)
-	for retry.Sleep(ctx, wait) == nil {
-		wait = retry.ToBeat(looksEach)
-		if due := a.due(); len(due) > 0 {
-			busy, err := a.answer(ctx, due)
-			if err != nil && ctx.Err() == nil {
-				return fmt.Errorf("answer doubts: %w", err)
-			}
-			wait = max(wait, min(restsFor*busy, time.Hour))
+	for retry.Beat(ctx, looksEach) == nil {
+		if err := a.answerDue(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("answer doubts: %w", err)
 		}
 	}
 	return nil
+}
+
+// answerDue answers the doubts that one scope can answer now, or says of them that it rests after the one before. It
+// fails only with ctx, or when the engine does.
+func (a *answering) answerDue(ctx context.Context) error {
+	due := a.due()
+	if len(due) == 0 {
+		return nil
+	}
+	if left := time.Until(a.rested); left > 0 {
+		for _, d := range due {
+			a.doubts.Say(d.ID, fmt.Sprintf("it is answered in %s: after an answer freshet rests for %d times as long as that "+
+				"took", left.Round(time.Second), restsFor))
+		}
+		return nil
+	}
+	busy, err := a.answer(ctx, due)
+	a.rested = time.Now().Add(min(restsFor*busy, time.Hour))
+	return err
 }
 
 // wanted reports whether a doubt is answered.
