@@ -55,12 +55,25 @@ func (s *struck) strike(strikes map[string]func(), settle func()) {
 		settle()
 		s.await("freshet answers", func(*app.Status) bool { return true })
 		s.pass(2 * time.Second)
+		s.undoubted()
 		s.finished(s.site)
 		s.fillUp()
 		s.haltLoad()
 		s.noneStale()
 	}
 	s.stopLoad(s.site)
+}
+
+// undoubted waits until nothing is in doubt. On a busy machine an answer about all keys takes half a minute, and the next
+// one rests for four times as long.
+func (s *struck) undoubted() {
+	s.t.Helper()
+	s.eased.Add(1)
+	defer s.eased.Add(-1)
+	testbed.Eventually(s.t, 5*patience, "nothing is in doubt", func() bool {
+		st := s.status()
+		return st != nil && len(st.Doubts) == 0
+	})
 }
 
 // noneStale waits until no value is older than its row. Nobody fills the cache any more: what is stale stays so, unless
