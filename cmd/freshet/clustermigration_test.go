@@ -204,8 +204,8 @@ func TestOnAClusterAllKeysAreForgottenWhileSlotsMigrate(t *testing.T) {
 	})
 }
 
-// Who takes slots hears so late that it may have them that their giver has given up, and has acknowledged deletes since.
-// They are lost once the slots are taken.
+// Who takes slots hears so late that it may have them that their giver has given up, and has acknowledged deletes
+// since. They are lost once the slots are taken.
 func TestOnAClusterSlotsThatAreTakenLateLeaveNoStaleKey(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
@@ -235,7 +235,8 @@ func TestOnAClusterSlotsThatAreTakenLateLeaveNoStaleKey(t *testing.T) {
 		c.Announce(t, to, 0, c.Masters[(has+2)%3])
 		c.Announce(t, to, 0, from)
 		s.await("freshet knows where the taker is", func(st *app.Status) bool {
-			return st.Redis.Up && slices.ContainsFunc(st.Redis.Nodes, func(n invalidator.NodeStatus) bool { return n.Address == to.Addr })
+			isTaker := func(n invalidator.NodeStatus) bool { return n.Address == to.Addr }
+			return st.Redis.Up && slices.ContainsFunc(st.Redis.Nodes, isTaker)
 		})
 		from.Do(t, "config", "set", "cluster-manual-failover-timeout", 2000) // it waits for twice that
 		line.Delay(time.Second)

@@ -26,8 +26,8 @@ func TestOnAClusterNoKeyIsStaleAfterAnyStrikes(t *testing.T) {
 	})
 }
 
-// strikes are what befalls a cluster and freshet, as far as its servers can. Each strikes one of the masters, and leaves a
-// cluster that works.
+// strikes are what befalls a cluster and freshet, as far as its servers can. Each strikes one of the masters, and
+// leaves a cluster that works.
 func (s *struckCluster) strikes() map[string]func() {
 	one := func(strike func(n int)) func() {
 		return func() {

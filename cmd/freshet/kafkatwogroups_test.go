@@ -9,8 +9,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// By mistake, or while one takes the place of the other, two groups work on one Redis: each does what the topic says, and one
-// of them long after the other. No value may be of before.
+// By mistake, or while one takes the place of the other, two groups work on one Redis: each does what the topic says,
+// and one of them long after the other. No value may be of before.
 func TestTwoGroupsOnOneClusterLeaveNoStaleValue(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {

@@ -41,7 +41,8 @@ func newStruck(t *testing.T, l *busySite) *struck {
 func (s *struck) strike(strikes map[string]func(), settle func()) {
 	s.t.Helper()
 	only := regexp.MustCompile(os.Getenv("FRESHET_CAUSES"))
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(strikes)), func(name string) bool { return !only.MatchString(name) })
+	others := func(name string) bool { return !only.MatchString(name) }
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(strikes)), others)
 	if len(names) == 0 {
 		s.t.Skip("FRESHET_CAUSES names none of these strikes")
 	}
@@ -64,8 +65,8 @@ func (s *struck) strike(strikes map[string]func(), settle func()) {
 	s.stopLoad(s.site)
 }
 
-// undoubted waits until nothing is in doubt. On a busy machine an answer about all keys takes half a minute, and the next
-// one rests for four times as long.
+// undoubted waits until nothing is in doubt. On a busy machine an answer about all keys takes half a minute, and the
+// next one rests for four times as long.
 func (s *struck) undoubted() {
 	s.t.Helper()
 	s.eased.Add(1)

@@ -10,9 +10,9 @@ import (
 )
 
 // Valkey moves slots by itself (CLUSTER MIGRATESLOTS). The giver lets nobody write while the taker takes them, and no
-// longer than some seconds. If the taker takes them after that, because it hung or the line to it did, they lack what the
-// giver has acknowledged meanwhile. Then the giver says that the move has failed, and the slots are the taker's all the
-// same.
+// longer than some seconds. If the taker takes them after that, because it hung or the line to it did, they lack what
+// the giver has acknowledged meanwhile. Then the giver says that the move has failed, and the slots are the taker's all
+// the same.
 
 // migration is a move of slots that a server began by itself, as it says.
 type migration struct {
@@ -23,8 +23,8 @@ type migration struct {
 	failed bool
 }
 
-// takenLate returns those of some slots, which a master has now, that it took although the last move of them has failed.
-// moves are those that the giver has begun, the newest first.
+// takenLate returns those of some slots, which a master has now, that it took although the last move of them has
+// failed. moves are those that the giver has begun, the newest first.
 func takenLate(moves []migration, slots SlotSet, by string) (late SlotSet) {
 	for _, m := range moves {
 		moved := slots.and(&m.slots)

@@ -53,8 +53,8 @@ func (c *RedisCluster) BeginMigration(t testing.TB, from, to *RedisServer, slots
 	})
 }
 
-// HoldMigrations has migrations between two servers stop at a stage, until the returned function is called, or the server
-// that holds them up is started again.
+// HoldMigrations has migrations between two servers stop at a stage, until the returned function is called, or the
+// server that holds them up is started again.
 func (c *RedisCluster) HoldMigrations(t testing.TB, stage Stage, from, to *RedisServer) (release func()) {
 	t.Helper()
 	holder, what := from, "prevent-pause"
