@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // Lines as Redis 7.0 prints them.
@@ -48,6 +50,35 @@ func TestWhatANodeSaysOfItselfCountsFirst(t *testing.T) {
 	}
 	if to := l.Nodes[l.Takers[7]].String(); to != "asked:6379" {
 		t.Errorf("slot 7 is moved to %s", to)
+	}
+}
+
+// A slot is with another master for a while, and comes back: whoever has searched the masters meanwhile has missed it.
+func TestSlotsThatWereElsewhereAreNoticed(t *testing.T) {
+	t.Parallel()
+	cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 2})
+	nodes, err := NewNodes(ClusterOptions{Seeds: []string{cluster.Masters[0].Addr}})
+	testbed.Must(t, err)
+	t.Cleanup(func() { testbed.Must(t, nodes.Close()) })
+	said := func() string {
+		for range 2 { // at first the seed alone is asked
+			_, _, err := nodes.Masters(t.Context())
+			testbed.Must(t, err)
+		}
+		_, as, err := nodes.Masters(t.Context())
+		testbed.Must(t, err)
+		return as
+	}
+	before := said()
+	if again := said(); before == "" || again != before {
+		t.Errorf("%q and %q, and nothing has moved", before, again)
+	}
+	one, other := cluster.Masters[0], cluster.Masters[1]
+	slot := cluster.Slots(t, one)[0]
+	cluster.Move(t, one, other, slot)
+	cluster.Move(t, other, one, slot)
+	if after := said(); after == before {
+		t.Error("it is as if nothing had been")
 	}
 }
 

@@ -328,11 +328,12 @@ func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed boo
 			if came.isEmpty() {
 				continue
 			}
-			moves, err := []migration(nil), error(nil)
-			if fine[id] {
-				moves, err = c.begunBy(ctx, listed[id].Redis)
+			heard, late := fine[id], SlotSet{}
+			if heard {
+				moves, err := c.begunBy(ctx, listed[id].Redis)
+				heard, late = err == nil, takenLate(moves, came, m.ID)
 			}
-			if err != nil || !fine[id] {
+			if !heard {
 				if listed[id] != nil && time.Since(from.Seen) < unwatched {
 					gained = gained.without(&came) // it may answer yet
 					continue
@@ -341,7 +342,7 @@ func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed boo
 					return changed, err
 				}
 			}
-			if late := takenLate(moves, came, m.ID); !late.isEmpty() {
+			if !late.isEmpty() {
 				if err := c.late(ctx, m, listed[id], late.Len()); err != nil {
 					return changed, err
 				}

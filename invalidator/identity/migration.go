@@ -2,11 +2,10 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/freshet/freshet/retry"
 )
 
 // Valkey moves slots by itself (CLUSTER MIGRATESLOTS). The giver lets nobody write while the taker takes them, and no
@@ -36,8 +35,8 @@ func takenLate(moves []migration, slots SlotSet, by string) (late SlotSet) {
 	return late
 }
 
-// begunBy asks a server for the moves of slots that it began by itself. One that knows of no such moves, or may not be
-// asked, began none.
+// begunBy asks a server for the moves of slots that it began by itself. One that refuses to say knows of no such moves,
+// or may not be asked.
 func begunBy(ctx context.Context, r redis.Cmdable) ([]migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, asks)
 	defer cancel()
@@ -45,7 +44,8 @@ func begunBy(ctx context.Context, r redis.Cmdable) ([]migration, error) {
 	asked := pipe.Do(ctx, "cluster", "getslotmigrations")
 	_, _ = pipe.Exec(ctx) // the error is the command's
 	all, err := asked.Slice()
-	if retry.IsBarred(err) || redis.HasErrorPrefix(err, "ERR") {
+	var answer redis.Error
+	if errors.As(err, &answer) {
 		return nil, nil
 	}
 	var moves []migration
