@@ -53,7 +53,8 @@ func TestWhatANodeSaysOfItselfCountsFirst(t *testing.T) {
 	}
 }
 
-// A slot is with another master for a while, and comes back: a search of the masters that ended meanwhile has missed it.
+// A slot is with another master for a while, and comes back: a search of the masters that ended meanwhile has missed
+// it.
 func TestSlotsThatWereElsewhereAreNoticed(t *testing.T) {
 	t.Parallel()
 	cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 2})
