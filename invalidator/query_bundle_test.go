@@ -29,6 +29,13 @@ func (r *rig) eachTaking(each time.Duration, slow *string) *tapeRebuilder {
 	})
 }
 
+// asks returns for how many keys each query was asked.
+func (q *tapeRebuilder) asks() []int {
+	q.r.redis.mu.Lock()
+	defer q.r.redis.mu.Unlock()
+	return slices.Clone(q.together)
+}
+
 // Queries that are known to be quick are asked together, without locks.
 func TestQuickQueriesAreAskedTogether(t *testing.T) {
 	for each, want := range map[time.Duration][]int{
@@ -41,8 +48,8 @@ func TestQuickQueriesAreAskedTogether(t *testing.T) {
 			r.append(batchOfQueries(4, "q", "k", 40))
 			r.pass(time.Second)
 			r.watermark(1)
-			if !slices.Equal(q.together, want) {
-				r.Errorf("queries of %v: %v were asked together, want %v", each, q.together, want)
+			if !slices.Equal(q.asks(), want) {
+				r.Errorf("queries of %v: %v were asked together, want %v", each, q.asks(), want)
 			}
 			locks := 0
 			for _, c := range r.redis.calls {
@@ -64,7 +71,7 @@ func TestWorkersShareQuickQueries(t *testing.T) {
 		r.append(batchOfQueries(4, "q", "known", 1))
 		r.pass(ms)
 		r.append(batchOfQueries(5, "q", "k", 8))
-		if got := slices.Sorted(slices.Values(q.together)); !slices.Equal(got, []int{1, 1, 1, 2, 2}) {
+		if got := slices.Sorted(slices.Values(q.asks())); !slices.Equal(got, []int{1, 1, 1, 2, 2}) {
 			r.Errorf("%v were asked together", got)
 		}
 		r.pass(2 * ms)
@@ -85,14 +92,14 @@ func TestAQueryThatFailsIsAskedAlone(t *testing.T) {
 		r.append(batchOfQueries(4, "q", "known", 1))
 		r.redis.set(func() { fails = true })
 		r.append(batchOfQueries(5, "q", "k", 4))
-		if !slices.Equal(q.together, []int{1, 4}) {
-			r.Fatalf("%v were asked together", q.together)
+		if !slices.Equal(q.asks(), []int{1, 4}) {
+			r.Fatalf("%v were asked together", q.asks())
 		}
 		r.redis.set(func() { fails = false })
 		r.pass(time.Minute)
 		r.watermark(2)
-		if len(q.together) < 4 || q.together[2] != 1 {
-			r.Errorf("%v were asked together", q.together)
+		if len(q.asks()) < 4 || q.asks()[2] != 1 {
+			r.Errorf("%v were asked together", q.asks())
 		}
 	})
 }
@@ -119,8 +126,8 @@ func TestWhatASlowQueryHoldsUpIsDeletedInstead(t *testing.T) {
 	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
 		q := quickThenSlow(r)
 		r.pass(4 * time.Second)
-		if n := len(q.together); n != 4 || r.forgotten("o0") != 0 {
-			r.Errorf("after 4s %v were asked together, and a key was deleted %d times", q.together, r.forgotten("o0"))
+		if n := len(q.asks()); n != 4 || r.forgotten("o0") != 0 {
+			r.Errorf("after 4s %v were asked together, and a key was deleted %d times", q.asks(), r.forgotten("o0"))
 		}
 		r.pass(3 * time.Second)
 		for _, key := range []string{"o0", "o1", "o2"} {
