@@ -68,7 +68,7 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if l.apart != "" {
 		l.vis.setApart(l.server, l.apart)
 	}
-	if err := l.askLogged(s); err != nil {
+	if err := l.askLogged(s, info); err != nil {
 		return err
 	}
 	if err := l.aim(s, info); err != nil {
@@ -81,14 +81,15 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	return nil
 }
 
-// askLogged asks MariaDB what its binlog has, where it matters which server an address leads to.
-func (l *loop) askLogged(s *session) error {
-	if l.flavor != event.MariaDB || l.o.Follow || l.o.Servers.several() {
+// askLogged asks MariaDB what its binlog has, where it matters which server an address leads to, or whether what fill
+// servers have is the source's.
+func (l *loop) askLogged(s *session, info *SourceInfo) error {
+	if l.flavor != event.MariaDB || l.o.Follow || l.o.Servers.several() && len(l.o.FillFrom) == 0 {
 		return nil
 	}
 	logged, err := s.binlogState()
 	if err == nil {
-		l.vis.setLogged(logged)
+		l.vis.setLogged(logged, &info.Executed, &info.Replicated)
 	}
 	return err
 }

@@ -45,6 +45,8 @@ type answer struct {
 	// so that old fragments cost nothing. whole says that the set also holds what was executed before.
 	gtids event.GTIDSet
 	named bool
+	// own is what a fill server that is a MariaDB has written itself: the last transaction of each domain.
+	own event.GTIDSet
 	whole bool
 }
 
@@ -57,15 +59,14 @@ func (a *answer) holds(c *requirement) bool {
 		return false
 	}
 	for _, r := range c.gtids {
-		if !a.gtids.ContainsRange(r) {
+		if !a.gtids.ContainsRange(r) && !a.wrote(r) {
 			return false
 		}
 	}
 	if c.more == nil {
 		return true
 	}
-	rest := c.more.Subtract(&a.gtids)
-	return rest.IsEmpty()
+	return !a.lacks(c.more)
 }
 
 // ageBy returns how long ago the first of the answers came that holds c. What an answer holds, every later one holds
@@ -99,6 +100,5 @@ func (a *answer) ahead(b *answer) bool {
 	if !a.place.isZero() && !b.place.isZero() {
 		return a.place.compare(b.place) > 0
 	}
-	rest := a.gtids.Subtract(&b.gtids)
-	return !rest.IsEmpty()
+	return b.lacks(&a.gtids) || b.lacks(&a.own)
 }

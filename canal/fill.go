@@ -31,6 +31,8 @@ type fills struct {
 	o   *Options
 	vis *visibility
 	m   *metrics
+	// alone: there is no stream that says which transactions the source has.
+	alone bool
 }
 
 // watchFills asks the fill servers what they have until ctx ends. A stream that follows another one knows of none, and
@@ -136,7 +138,7 @@ func ProbeFills(ctx context.Context, o Options, source *SourceInfo) ([]FillProbe
 	if err != nil {
 		return nil, err
 	}
-	w := &fills{o: &o, vis: newVisibility(o.Heartbeat, 0)}
+	w := &fills{o: &o, vis: newVisibility(o.Heartbeat, 0), alone: true}
 	found, _ := w.resolve(ctx)
 	var all []FillProbe
 	for _, address := range slices.Sorted(maps.Keys(found)) {

@@ -22,12 +22,15 @@ type fillServer struct {
 	session *session
 	server  string
 	looked  time.Time // when a new connection last led to it
-	// text is the last answer as it came, own what its own binlog says, and ownAt when that was last asked for.
-	text  string
-	own   event.GTIDSet
-	ownAt time.Time
+	// text is the last answer as it came, own what its own binlog says that it wrote, and ownAt when that was last asked
+	// for. claims is what of the answers counts. id is its server_id.
+	text   string
+	own    event.GTIDSet
+	ownAt  time.Time
+	claims claims
+	id     uint32
 	// had is what it last said that it has, and said that it has answered since it was last left out.
-	had  *event.GTIDSet
+	had  *answer
 	said bool
 	// target is what it must have to be waited for again, and then for its doubts to be answered; targetAt is as of when
 	// that is. Zero: there is none.
@@ -67,15 +70,14 @@ func (s *fillServer) probe(ctx context.Context, source *SourceInfo) FillProbe {
 		return p
 	}
 	p.Server = s.server
-	var set event.GTIDSet
-	if set, p.Err = s.has(); p.Err != nil {
+	a := answer{}
+	if p.Err = s.has(&a); p.Err != nil {
 		return p
 	}
 	if r, err := s.session.row("SELECT VERSION(), @@global.read_only"); err == nil {
 		p.Version, p.ReadOnly = r[0], r[1] == "1"
 	}
-	lacks := source.Executed.Subtract(&set)
-	p.Lacks = p.Server != source.Server && !lacks.IsEmpty()
+	p.Lacks = p.Server != source.Server && a.lacks(&source.Executed)
 	return p
 }
 
@@ -120,20 +122,17 @@ func (s *fillServer) ask(ctx context.Context) error {
 		return err
 	}
 	a := answer{server: s.server, made: time.Now(), named: true, whole: true}
-	var err error
-	if a.gtids, err = s.has(); err != nil {
+	if err := s.has(&a); err != nil {
 		return err
 	}
 	a.received = time.Now()
-	if s.had != nil {
-		if gone := s.had.Subtract(&a.gtids); !gone.IsEmpty() {
-			return s.wentBack(ctx, a.gtids)
-		}
+	if s.had != nil && s.had.ahead(&a) {
+		return s.wentBack(ctx, &a)
 	}
 	first := s.had == nil
-	s.had, s.said = &a.gtids, true
+	s.had, s.said = &a, true
 	if first && s.vis.missed(s.view, &a) {
-		return s.out(ctx, s.lacksSince(&a.gtids), "it lacks changes that were finished before it was first asked")
+		return s.out(ctx, s.lacksSince(&a), "it lacks changes that were finished before it was first asked")
 	}
 	if wait, more := s.vis.fillAnswered(s.view, a); more {
 		s.m.fillWait.WithLabelValues(s.view.address).Observe(wait.Seconds())
@@ -142,53 +141,76 @@ func (s *fillServer) ask(ctx context.Context) error {
 }
 
 // has asks what everybody can read on the server. On MySQL gtid_executed moves only when a commit is visible; on
-// MariaDB gtid_slave_pos does, on a replica, and the snapshot of its own binlog on a server that is none.
-func (s *fillServer) has() (event.GTIDSet, error) {
+// MariaDB gtid_slave_pos does, for what was replicated, and the snapshot of its own binlog for what it wrote itself.
+func (s *fillServer) has(a *answer) error {
 	asks := "SELECT @@global.gtid_executed"
 	if s.options.Flavor == event.MariaDB {
 		asks = "SELECT @@global.gtid_slave_pos"
 	}
 	r, err := s.session.row(asks)
 	if err != nil {
-		return event.GTIDSet{}, err
+		return err
 	}
 	if s.options.Flavor == event.MySQL && r[0] == s.text && s.had != nil {
-		return *s.had, nil
+		a.gtids = s.had.gtids
+		return nil
 	}
 	s.text = r[0]
-	set, err := event.ParseGTIDSet(s.options.Flavor, r[0])
+	a.gtids, err = event.ParseGTIDSet(s.options.Flavor, r[0])
 	if err != nil || s.options.Flavor == event.MySQL {
-		return set, err
+		return err
 	}
-	replicated := set.Clone()
-	set.Union(&s.own)
-	if time.Since(s.ownAt) < s.o.Heartbeat || !s.seemsToLack(&replicated) {
-		return set, nil
+	if !s.alone {
+		if a.gtids, err = s.claims.of(s.vis, &a.gtids); err != nil {
+			return err
+		}
 	}
-	s.ownAt, s.own = time.Now(), event.GTIDSet{}
+	a.own = s.own
+	if time.Since(s.ownAt) < s.o.Heartbeat || !s.seemsToLack(&a.gtids) {
+		return nil
+	}
+	s.ownAt = time.Now()
+	a.own, err = s.written()
+	s.own = a.own
+	return err
+}
+
+// written asks MariaDB what it has written itself, which its binlog has in between of what it has replicated. Its
+// numbers say nothing of that: an ANALYZE TABLE on a replica takes the next one, as if it had the source's transaction
+// of that number.
+func (s *fillServer) written() (own event.GTIDSet, err error) {
 	v, err := s.session.snapshot()
 	if err != nil { // it has no binlog
-		return replicated, nil
+		return own, nil
 	}
-	if s.own, err = s.session.gtidPos(v.at); err == nil {
-		replicated.Union(&s.own)
+	all, err := s.session.gtidPos(v.at)
+	if err != nil {
+		return own, err
 	}
-	return replicated, err
+	all.Each(func(r event.GTIDRange) {
+		if r.First.Server == s.id {
+			own.AddRange(r)
+		}
+	})
+	s.own.Each(func(r event.GTIDRange) { // behind which it has replicated something since
+		if all.ContainsRange(r) && !own.ContainsRange(r) {
+			own.AddRange(r)
+		}
+	})
+	return own, nil
 }
 
 // seemsToLack reports whether a set has less than is waited for, or than the server had before.
 func (s *fillServer) seemsToLack(set *event.GTIDSet) bool {
-	if s.had != nil {
-		if gone := s.had.Subtract(set); !gone.IsEmpty() {
-			return true
-		}
+	a := answer{gtids: *set, own: s.own, named: true, whole: true}
+	if s.had == nil || s.had.ahead(&a) {
+		return true
 	}
-	a := answer{gtids: *set, named: true, whole: true}
 	c, lacks := s.vis.fillLacks(s.view)
-	return s.had == nil || lacks && !a.holds(&c)
+	return lacks && !a.holds(&c)
 }
 
-func (s *fillServer) lacksSince(has *event.GTIDSet) time.Time {
+func (s *fillServer) lacksSince(has *answer) time.Time {
 	return s.vis.lacksSince(s.view, has, s.o.FillTimeout)
 }
 
@@ -245,7 +267,7 @@ func (s *fillServer) connect(ctx context.Context) error {
 		first.close()
 		return fmt.Errorf("%s: %w", s.view.address, err)
 	}
-	s.session = first
+	s.session, s.id = first, info.ServerID
 	if was := s.server; was != "" && was != info.Server {
 		return s.replaced(ctx, info.Server)
 	}
@@ -256,9 +278,9 @@ func (s *fillServer) connect(ctx context.Context) error {
 // replaced: another server answers at the address, since when is not known. It may lack what the former one had.
 func (s *fillServer) replaced(ctx context.Context, by string) error {
 	had := s.had
-	s.had, s.own, s.ownAt = nil, event.GTIDSet{}, time.Time{}
-	has, err := s.has()
-	if err != nil {
+	s.had, s.own, s.ownAt, s.claims = nil, event.GTIDSet{}, time.Time{}, claims{}
+	has := answer{}
+	if err := s.has(&has); err != nil {
 		s.had = had
 		s.hangUp()
 		return err
@@ -289,10 +311,10 @@ func (s *fillServer) open(ctx context.Context) (*session, *SourceInfo, error) {
 
 // wentBack: a server that has less than before was restored or rebuilt, or is another one. Its readers fill the cache
 // with values from before what it lacks now.
-func (s *fillServer) wentBack(ctx context.Context, has event.GTIDSet) error {
-	err := s.out(ctx, s.lacksSince(&has),
-		"it has less than before: it was restored or rebuilt, or another server answers there")
-	s.had = &has
+func (s *fillServer) wentBack(ctx context.Context, has *answer) error {
+	err := s.out(ctx, s.lacksSince(has), "it has less than before: it was restored or rebuilt, another server answers "+
+		"there, or it has transactions that the source lacks")
+	s.had = has
 	return err
 }
 
@@ -365,7 +387,7 @@ func (s *fillServer) isMine(address string) bool { return address == s.view.addr
 // back takes a step towards the answer to the doubts about a server that answers: it is waited for again once it lags
 // no more than it may; then it must have all that was confirmed without it; and then its readers must be over.
 func (s *fillServer) back(ctx context.Context) error {
-	if rest := s.target.Subtract(s.had); !rest.IsEmpty() {
+	if s.had.lacks(&s.target) {
 		return nil
 	}
 	switch {

@@ -120,8 +120,7 @@ func (v *visibility) has(f *fillView, a *answer, c *requirement) bool {
 	if !c.earlier {
 		return a.holds(c)
 	}
-	rest := v.before.Subtract(&a.gtids)
-	return !c.unfinished || f.doubted || rest.IsEmpty()
+	return !c.unfinished || f.doubted || !a.lacks(&v.before)
 }
 
 // known says that all fill servers are watched by now.
@@ -146,8 +145,7 @@ func (v *visibility) missed(f *fillView, a *answer) bool {
 			v.queue[i].takeFrom(&all)
 		}
 	}
-	lacks := all.Subtract(&a.gtids)
-	return a.server != v.server && !f.doubted && !lacks.IsEmpty()
+	return a.server != v.server && !f.doubted && a.lacks(&all)
 }
 
 // takeFrom takes what c needs out of a set.
@@ -224,20 +222,19 @@ func (v *visibility) past(version event.Version) bool {
 
 // lacksSince returns a time such that all changes that a server lacks, which now has no more than this, were committed
 // later; zero: none is known. late is how late a fill server can be that is waited for.
-func (v *visibility) lacksSince(f *fillView, has *event.GTIDSet, late time.Duration) time.Time {
+func (v *visibility) lacksSince(f *fillView, has *answer, late time.Duration) time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if rest := v.before.Subtract(has); rest.IsEmpty() {
+	if !has.lacks(&v.before) {
 		for i := len(v.answers) - 1; i >= 0; i-- {
-			a := &v.answers[i]
-			if rest := a.gtids.Subtract(has); a.named && a.whole && rest.IsEmpty() {
+			if a := &v.answers[i]; a.named && a.whole && !has.lacks(&a.gtids) {
 				return a.made.Add(-late)
 			}
 		}
 	}
 	// What was finished by then, the fill server had.
 	for i := len(f.answers) - 1; i >= 0; i-- {
-		if rest := f.answers[i].gtids.Subtract(has); rest.IsEmpty() {
+		if !f.answers[i].ahead(has) {
 			return f.answers[i].made.Add(-late)
 		}
 	}

@@ -174,11 +174,17 @@ func (v *visibility) misses(had *event.GTIDSet) (is bool) {
 	return is
 }
 
-// setLogged takes note of what the binlog of MariaDB has of each origin.
-func (v *visibility) setLogged(logged map[origin]uint64) {
+// setLogged takes note of what the binlog of MariaDB has of each origin, and of what was executed besides that.
+func (v *visibility) setLogged(logged map[origin]uint64, executed ...*event.GTIDSet) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.logged = logged
+	v.logged, v.held = logged, map[origin]uint64{}
+	for _, set := range executed {
+		set.Each(func(r event.GTIDRange) {
+			of := origin{r.First.Domain, r.First.Server}
+			v.held[of] = max(v.held[of], r.Last)
+		})
+	}
 }
 
 // setUnheard takes note of why no new connection to the source comes about; "": one does.

@@ -73,8 +73,8 @@ type visibility struct {
 	// its place; "": one has.
 	unheard string
 	// logged is what MariaDB's binlog had of each origin when the connection was made, and what was read since; nil on
-	// others, and where nobody asks for it.
-	logged map[origin]uint64
+	// others, and where nobody asks for it. held is what it had replicated of each by then, logged or not.
+	logged, held map[origin]uint64
 	// news says that they have confirmed something since the last conclusion, at the time made.
 	news bool
 	made time.Time
@@ -95,7 +95,7 @@ func (v *visibility) begin(server string, epoch uint32) {
 	if v.server == server && v.epoch == epoch {
 		return
 	}
-	v.server, v.epoch, v.apart, v.unheard, v.logged = server, epoch, "", "", nil
+	v.server, v.epoch, v.apart, v.unheard, v.logged, v.held = server, epoch, "", "", nil, nil
 	v.answers, v.unread, v.seen = nil, nil, 0
 	for _, f := range v.fills {
 		f.reset()

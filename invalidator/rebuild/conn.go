@@ -43,8 +43,9 @@ type conn struct {
 	limit time.Duration
 	// made is when it was made, and since since when it has been idle.
 	made, since time.Time
-	// executed is what the server has executed, as far as it was asked.
-	executed event.GTIDSet
+	// executed is what the server has executed, as far as it was asked. On MariaDB that is what it has replicated, and
+	// written is what it wrote itself.
+	executed, written event.GTIDSet
 }
 
 // statementKey is the ordinal of a query, and for how many keys it is asked.
@@ -163,7 +164,7 @@ func (c *conn) reach(after *event.GTIDSet) error {
 		return nil
 	}
 	for asked := false; ; asked = true {
-		if missing := after.Subtract(&c.executed); missing.IsEmpty() {
+		if !c.lacks(after) {
 			return nil
 		}
 		if asked {
@@ -175,6 +176,19 @@ func (c *conn) reach(after *event.GTIDSet) error {
 	}
 }
 
+// lacks reports whether the server has not executed all of some transactions, as far as it was asked.
+func (c *conn) lacks(after *event.GTIDSet) (is bool) {
+	missing := after.Subtract(&c.executed)
+	missing.Each(func(r event.GTIDRange) {
+		wrote := false
+		c.written.Each(func(own event.GTIDRange) {
+			wrote = wrote || own.First.Domain == r.First.Domain && own.First.Server == r.First.Server && own.Last >= r.Last
+		})
+		is = is || !wrote
+	})
+	return is
+}
+
 // errBehind says that the server of a session has not executed what the value must be no older than.
 var errBehind = errors.New("the server that answers has not executed the change")
 
@@ -182,7 +196,8 @@ var errBehind = errors.New("the server that answers has not executed the change"
 //
 // MySQL's gtid_executed is just that. On MariaDB, gtid_slave_pos is, for what the server has replicated;
 // gtid_binlog_pos runs a little ahead of what can be read, so it counts for what the server has committed itself only:
-// it is the server that is streamed from then, which has said already that the change can be read.
+// it is the server that is streamed from then, which has said already that the change can be read. Of transactions of
+// another server it says nothing, whatever their number: an ANALYZE TABLE on a replica takes the next one.
 func (c *conn) ask() (err error) {
 	c.meter.allow(executedBytes)
 	flavor, statement := event.MySQL, "SELECT @@global.gtid_executed"
@@ -196,17 +211,16 @@ func (c *conn) ask() (err error) {
 	if err != nil {
 		return err
 	}
-	written, err := c.gtids(flavor, "SELECT @@global.gtid_binlog_pos")
+	all, err := c.gtids(flavor, "SELECT @@global.gtid_binlog_pos")
 	if err != nil {
 		return err
 	}
-	var own event.GTIDSet
-	written.Each(func(r event.GTIDRange) {
+	c.written = event.GTIDSet{}
+	all.Each(func(r event.GTIDRange) {
 		if strconv.FormatUint(uint64(r.First.Server), 10) == id {
-			own.AddRange(r)
+			c.written.AddRange(r)
 		}
 	})
-	c.executed.Union(&own)
 	return nil
 }
 
