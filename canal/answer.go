@@ -46,7 +46,7 @@ type answer struct {
 	gtids event.GTIDSet
 	named bool
 	// own is what a fill server that is a MariaDB has written itself: the last transaction of each domain.
-	own event.GTIDSet
+	own   event.GTIDSet
 	whole bool
 }
 

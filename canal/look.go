@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -135,7 +136,7 @@ func (t *tables) regain() error {
 	}
 	var found []*binlog.TableMap
 	readable := false
-	if unread := t.tracker.Unread(); len(unread) > 0 {
+	if unread := t.unread(); len(unread) > 0 {
 		err := t.ask(t.l.ctx, func(s *session, _ *history) error {
 			if err := s.waitFor(0); err != nil { // what is locked is tried again
 				return err
@@ -152,9 +153,10 @@ func (t *tables) regain() error {
 					continue
 				}
 				readable = true
-				if m := t.tracker.Allowed(n); m != nil {
+				if m := cmp.Or(t.tracker.Allowed(n), t.passed[n]); m != nil {
 					found = append(found, m)
 				}
+				delete(t.passed, n)
 			}
 			return nil
 		})
@@ -173,6 +175,38 @@ func (t *tables) regain() error {
 		return err
 	}
 	return t.heal(found)
+}
+
+// maxPassed bounds how many tables are known of which rows were passed over.
+const maxPassed = 10_000
+
+// pass notes whether rows are passed over because their table cannot be read for now.
+func (t *tables) pass(m *binlog.TableMap) {
+	n := t.name(ddl.Name{Schema: m.Schema, Table: m.Name})
+	if !t.tracker.IsUnread(n) {
+		delete(t.passed, n)
+		return
+	}
+	if t.passed == nil || len(t.passed) >= maxPassed {
+		t.passed = map[ddl.Name]*binlog.TableMap{}
+	}
+	t.passed[n] = m
+}
+
+// unread returns the tables that we may not read, or that are locked, in no order: those of this connection, and those
+// of which rows were passed over on an earlier one.
+func (t *tables) unread() []ddl.Name {
+	all := t.tracker.Unread()
+	of := map[ddl.Name]bool{}
+	for _, n := range all {
+		of[n] = true
+	}
+	for n := range t.passed {
+		if !of[n] {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // heal has the doubts answered about rows that came under these TABLE_MAPs, if such rows can be read by now: nobody

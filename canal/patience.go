@@ -20,8 +20,10 @@ const (
 	mostLost    = 2
 	// lockPoll is the least time after which MariaDB is asked again about a table that is locked.
 	lockPoll = 50 * time.Millisecond
-	// lockGlance is for how long a question for a table takes at MySQL at most that does not wait.
+	// lockGlance is for how long a question for a table takes at MySQL at most that does not wait. Of hundreds that are
+	// locked each would hold up the others for as long, so each one that was found halves it, mostHalved times.
 	lockGlance = 250 * time.Millisecond
+	mostHalved = 5
 	// lockOfRows is for how long sessions wait that read the rows of tables, next to the stream.
 	lockOfRows = 10 * time.Second
 	// heldFor is how long after a table was found to be locked questions have less patience.
@@ -78,6 +80,7 @@ func (s *session) Execute(statement string, args ...any) (*mysql.Result, error) 
 		r, locked, err := s.try(statement, args)
 		if locked && s.wait == 0 {
 			s.lost = true
+			s.glances++
 			s.locks.meet()
 		}
 		if !locked || s.wait == 0 {
@@ -99,7 +102,8 @@ func (s *session) try(statement string, args []any) (r *mysql.Result, locked boo
 	asked := statement
 	if rest, reads := strings.CutPrefix(statement, "SELECT "); reads && s.wait == 0 && !s.isMariaDB() &&
 		strings.HasSuffix(rest, " LIMIT 0") {
-		asked = "SELECT /*+ MAX_EXECUTION_TIME(" + strconv.Itoa(int(lockGlance/time.Millisecond)) + ") */ " + rest
+		glance := lockGlance >> min(s.glances, mostHalved)
+		asked = "SELECT /*+ MAX_EXECUTION_TIME(" + strconv.Itoa(int(glance/time.Millisecond)) + ") */ " + rest
 	}
 	r, err = s.conn.Execute(asked, args...)
 	switch {

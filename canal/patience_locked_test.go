@@ -31,10 +31,10 @@ func holding(t *testing.T, d *database, table string) (do func(statement string)
 
 // Rows come of a table that is locked, and whose columns were not known before. Those of others are read on. Where the
 // binlog does not name columns, these are passed over with a doubt, which is answered once the table is unlocked, also
-// if no row of it comes any more.
+// if no row of it comes any more, and if the connection was lost meanwhile.
 func TestRowsOfATableThatIsLockedHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	for _, m := range metadata {
+	for i, m := range metadata {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)
@@ -57,6 +57,12 @@ func TestRowsOfATableThatIsLockedHoldUpNoOther(t *testing.T) {
 			}
 			if got := r.doubtAbout(alarm.EventUndecodable, d, "held"); !strings.Contains(got, "it is locked on the source") {
 				t.Errorf("the doubt says %s", got)
+			}
+			if i%2 == 0 {
+				dropLine(t, d, r)
+				d.exec("insert into DB.other values (3)")
+				last = "insert " + d.name + ".other (3)"
+				r.await(t, "rows of another table, on another connection", func() bool { return slices.Contains(r.texts(), last) })
 			}
 			wasBound := func(table string) (n int) {
 				for _, b := range r.tables {

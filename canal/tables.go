@@ -31,6 +31,9 @@ type tables struct {
 	// cascading knows of which tables the rows are followed although nobody wants them.
 	cascading cascading
 	looks     looks
+	// passed are the TABLE_MAPs of rows that were passed over, wholly or in part, because we may not read their tables, or
+	// these are locked. Unlike what the tracker knows of it, they outlive a connection.
+	passed map[ddl.Name]*binlog.TableMap
 	// locks are those that the questions about tables wait for.
 	locks  locks
 	opaque opaque
@@ -85,13 +88,16 @@ func (t *tables) define(m *binlog.TableMap, at binlogPos) (*binlog.Definition, e
 	if errors.Is(err, schema.ErrDoubt) {
 		d, err = t.resolve(t.l.ctx, at, m)
 	}
+	wanted := t.wants(m.Schema, m.Name)
+	if wanted {
+		t.pass(m)
+	}
 	if errors.Is(err, schema.ErrUnknownSchema) {
 		return nil, &undefinedError{err}
 	}
 	if err != nil {
 		return nil, err
 	}
-	wanted := t.wants(m.Schema, m.Name)
 	if wanted {
 		if err := t.unlisted(t.name(ddl.Name{Schema: m.Schema, Table: m.Name})); err != nil {
 			return nil, err

@@ -203,6 +203,12 @@ func (t *Tracker) Unread() (all []ddl.Name) {
 	return all
 }
 
+// IsUnread reports whether a table is one of those.
+func (t *Tracker) IsUnread(n ddl.Name) bool {
+	e := t.tables[t.key(n)]
+	return e != nil && isUnread(e.why)
+}
+
 // IsDenied reports whether a table is one of those, because we may not read it.
 func (t *Tracker) IsDenied(n ddl.Name) bool {
 	e := t.tables[t.key(n)]
