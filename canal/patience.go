@@ -32,16 +32,25 @@ const (
 
 // locks knows of the waits for tables that stayed locked for longer than is waited.
 type locks struct {
-	// met is when a table was last found to be locked in the end, and lost is how many waits were lost up to then.
-	met  time.Time
-	lost int
+	// met is when a table was last found to be locked in the end, and lost is how many waits were lost up to then, and
+	// glances how many without a wait.
+	met           time.Time
+	lost, glances int
 }
 
 func (l *locks) meet() {
 	if time.Since(l.met) >= heldFor {
-		l.lost = 0
+		l.lost, l.glances = 0, 0
 	}
 	l.met = time.Now()
+}
+
+// glance is for how long the next question for a table takes that does not wait.
+func (l *locks) glance() time.Duration {
+	if time.Since(l.met) >= heldFor {
+		return lockGlance
+	}
+	return lockGlance >> min(l.glances, mostHalved)
 }
 
 // patience is for how long the next question waits that would wait for so long.
@@ -80,7 +89,7 @@ func (s *session) Execute(statement string, args ...any) (*mysql.Result, error) 
 		r, locked, err := s.try(statement, args)
 		if locked && s.wait == 0 {
 			s.lost = true
-			s.glances++
+			s.locks.glances++
 			s.locks.meet()
 		}
 		if !locked || s.wait == 0 {
@@ -102,8 +111,7 @@ func (s *session) try(statement string, args []any) (r *mysql.Result, locked boo
 	asked := statement
 	if rest, reads := strings.CutPrefix(statement, "SELECT "); reads && s.wait == 0 && !s.isMariaDB() &&
 		strings.HasSuffix(rest, " LIMIT 0") {
-		glance := lockGlance >> min(s.glances, mostHalved)
-		asked = "SELECT /*+ MAX_EXECUTION_TIME(" + strconv.Itoa(int(glance/time.Millisecond)) + ") */ " + rest
+		asked = "SELECT /*+ MAX_EXECUTION_TIME(" + strconv.Itoa(int(s.locks.glance()/time.Millisecond)) + ") */ " + rest
 	}
 	r, err = s.conn.Execute(asked, args...)
 	switch {

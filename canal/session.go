@@ -42,11 +42,10 @@ type session struct {
 	// address is where it leads to.
 	address string
 	// wait is for how long it waits for locks, lost says that it did so in vain, and locks takes note of that, see
-	// patience.go. glances is how many tables were found to be locked without a wait.
-	wait    time.Duration
-	lost    bool
-	locks   *locks
-	glances int
+	// patience.go.
+	wait  time.Duration
+	lost  bool
+	locks *locks
 }
 
 // connect opens a connection to the server that is read, whose reads wait for at most timeout.
