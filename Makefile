@@ -79,9 +79,18 @@ format:
 servers:
 	CGO_ENABLED=0 $(GO) run -trimpath ./proof/testbed/cmd/testbed install
 
-## soak: the fault suites whole, about two hours (FRESHET_SEED repeats a run)
+## soak: the fault suites whole, about two hours. make soak SEED=1 has its logs in soak/1, one for each package. If it was
+## broken off, the same command goes on: tests that have passed with this seed are not run again
+SEED ?= $(or $(FRESHET_SEED),$(shell date +%s))
+SOAKED ?= ./canal/... ./invalidator/... ./eventlog/... ./proof/e2e/... ./cmd/freshet
 soak: servers
-	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator/... ./eventlog/... ./proof/e2e/... ./cmd/freshet
+	@mkdir -p soak/$(SEED); failed=; for p in $$($(GO) list $(SOAKED)); do \
+		log=soak/$(SEED)/$$(echo $${p##*freshet/} | tr / -).log; touch $$log; \
+		passed=$$(sed -n 's/^--- PASS: \([A-Za-z0-9_]*\) .*/\1/p' $$log | sort -u | paste -sd'|'); \
+		echo "$$p: $$log"; \
+		FRESHET_SOAK=1 FRESHET_SEED=$(SEED) $(GO) test -race -count=1 -timeout 3h -v $${passed:+-skip "^($$passed)$$"} $$p >>$$log 2>&1 || \
+			{ failed=1; grep -e '^--- FAIL' $$log | tail -9; echo "$$p FAILED"; }; \
+	done; [ -z "$$failed" ]
 
 ## bench: the whole table of docs/benchmarks.md, in about an hour (one part: go run ./proof/bench -only NAME; -list)
 bench: servers

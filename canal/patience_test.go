@@ -223,6 +223,10 @@ func TestATableThatWasAlteredPastTheBinlogAndIsLockedHoldsUpNoOther(t *testing.T
 			dropLine(t, d, r)
 			d.exec("insert into DB.other values (2)")
 			r.wantRows(d, want...)
+			marks := len(r.marks)
+			r.await(t, "heartbeats for longer than one look is after another", func() bool {
+				return len(r.marks) > marks+int(2*(lookEach+presentFor)/r.canal.o.Heartbeat)
+			})
 			if got := altered(r.doubts); len(got) > 0 {
 				t.Errorf("in doubt while it is locked: %q", got)
 			}

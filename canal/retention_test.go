@@ -1,11 +1,14 @@
 package canal
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/retry"
 )
 
 func TestRetentionIsWhatIsSeenWhereThatIsLess(t *testing.T) {
@@ -113,5 +116,47 @@ func TestTheSettingOfRDSDecidesThere(t *testing.T) {
 	// Where the service purges as soon as it can, the age of the first file counts, too.
 	if at, err := o.oldestBinlog(t.Context(), c, &SourceInfo{Flavor: "mysql"}, true); err != nil || at.IsZero() {
 		t.Errorf("the first file: %v, %v", at, err)
+	}
+}
+
+// A file is purged for real while nobody reads, and the headroom said when: it is over with a tenth of the retention to
+// spare, before or after. The server is asked to purge at each look, so what is compared does not depend on how long a
+// look takes.
+func TestTheHeadroomIsThatOfARealPurge(t *testing.T) {
+	t.Parallel()
+	const kept = 30
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, fmt.Sprintf("--binlog-expire-logs-seconds=%d", kept), "--max-binlog-size=4096")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)", "flush binary logs", "insert into DB.t values (1)")
+			var c counters
+			c.committed.Store(time.Now().UnixNano()) // what is read last; nothing is from here on
+			r, err := ask(t, s)
+			testbed.Must(t, err)
+			c.retention.Store(&r)
+			file, pos := s.BinlogPosition(t)
+			d.exec("flush binary logs")
+			last := math.NaN()
+			for there := true; there; {
+				last = c.headroom(time.Now(), time.Second)
+				d.exec("flush binary logs")
+				info, err := Probe(t.Context(), Options{Address: s.Addr, User: "root"})
+				testbed.Must(t, err)
+				there = slices.ContainsFunc(info.Files, func(f BinlogFile) bool { return f.Name == file })
+				if there && last < -kept*0.1 {
+					t.Fatalf("%s is there still, and the headroom was %.1f s of %d s", file, last, kept)
+				}
+				testbed.Must(t, retry.Sleep(t.Context(), 250*time.Millisecond))
+			}
+			left := c.headroom(time.Now(), time.Second)
+			t.Logf("%s:%d was purged between a headroom of %.1f and %.1f s, of %d s", file, pos, last, left, kept)
+			if left > kept*0.1 {
+				t.Errorf("%s is purged, and the headroom is %.1f s of %d s", file, left, kept)
+			}
+		})
 	}
 }

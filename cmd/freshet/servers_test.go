@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/doubt"
@@ -111,10 +112,15 @@ func (p *pair) failOver(reader, deletes *site) {
 	stop()
 	old := p.source
 	testbed.Must(t, old.Kill())
+	p.cache("product:1")
 	p.promote()
-	stop = p.fillFrom(p.replica, failoverProducts)
 	before := reader.rows()
 	writers = p.load(p.replica)
+	begun := time.Now()
+	p.gone("product:1")
+	t.Logf("the first delete came %d ms after the new primary took writes, with a heartbeat of 200 ms; 5000 ms are the aim",
+		time.Since(begun).Milliseconds())
+	stop = p.fillFrom(p.replica, failoverProducts)
 	testbed.Eventually(t, patience, "much is read of the new primary", func() bool { return reader.rows() > before+300 })
 	// The old one comes back, and somebody writes there.
 	testbed.Must(t, old.Start(t.Context()))
