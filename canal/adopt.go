@@ -71,6 +71,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.askLogged(s, info); err != nil {
 		return err
 	}
+	if !l.o.Follow && !l.o.Servers.several() {
+		l.vis.setProcess(s.process(info.Flavor))
+	}
 	if err := l.aim(s, info); err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ type SourceInfo struct {
 	// has one, and server_id.
 	Server   string
 	ServerID uint32
+	// Process tells apart servers of one identity: where it runs, and since when. "" where it was not asked, or does not
+	// say.
+	Process string
 	// GTID says whether positions are kept by GTID: always on MariaDB, on MySQL with gtid_mode=ON.
 	GTID bool
 	// GTIDMode is MySQL's gtid_mode; "" on MariaDB.
@@ -151,6 +154,21 @@ func (s *session) identifyMySQL(info *SourceInfo) error {
 	info.Server, info.GTIDMode = r[0], r[1]
 	info.GTID = info.GTIDMode == "ON"
 	return s.executed(info)
+}
+
+// process asks which process the server is. The time at which it was started does not change with its clock: it is what
+// is left of the statement's time without the uptime.
+func (s *session) process(f event.Flavor) string {
+	status := "performance_schema.global_status"
+	if f == event.MariaDB {
+		status = "information_schema.GLOBAL_STATUS"
+	}
+	r, err := s.row("SELECT CONCAT_WS(' ', @@hostname, @@port, @@datadir, UNIX_TIMESTAMP() - VARIABLE_VALUE) FROM " +
+		status + " WHERE VARIABLE_NAME = 'Uptime'")
+	if err != nil {
+		return "" // it is not needed where identities differ
+	}
+	return r[0]
 }
 
 // executed asks what has been executed.

@@ -70,7 +70,11 @@ func (w *turned) ask(ctx context.Context, address string) (*SourceInfo, error) {
 		return nil, err
 	}
 	defer s.quit()
-	return o.identify(s)
+	info, err := o.identify(s)
+	if err == nil {
+		info.Process = s.process(info.Flavor)
+	}
+	return info, err
 }
 
 // found takes note of what a look has found. One that fails says nothing; but after several, the server that is read
@@ -95,10 +99,14 @@ func (w *turned) found(ctx context.Context, address string, info *SourceInfo, er
 // judge takes note of the server that the address leads to. It fails only with ctx.
 func (w *turned) judge(ctx context.Context, address string, info *SourceInfo) error {
 	read, _ := w.vis.stream()
+	server := info.Server
+	if server == read && w.vis.isAnother(info.Process) { // a copy with its identity, as of a directory or a machine
+		server += ", " + info.Process
+	}
 	lacking := w.lacking(read)
-	unknown := !info.GTID && info.Server != read && info.Server == w.to // without GTIDs nobody knows
-	if w.to = info.Server; info.Server != read && len(w.had) < maxTurned {
-		w.had[info.Server] = info.Executed
+	unknown := !info.GTID && server != read && server == w.to // without GTIDs nobody knows
+	if w.to = server; server != read && len(w.had) < maxTurned {
+		w.had[server] = info.Executed
 	}
 	switch {
 	case lacking == "" && !unknown:
@@ -107,7 +115,7 @@ func (w *turned) judge(ctx context.Context, address string, info *SourceInfo) er
 		}
 		w.looks, w.back = 0, 0
 		return nil
-	case info.Server == read:
+	case server == read:
 		return w.leadsBack(ctx, address, read, lacking)
 	}
 	w.back = 0
@@ -117,7 +125,7 @@ func (w *turned) judge(ctx context.Context, address string, info *SourceInfo) er
 		return nil
 	}
 	w.o.Logger.Warn("the address leads to another server than the one that is read, which lacks what is written there: that "+
-		"is read from now on", "source", w.o.Source, "address", address, "server", info.Server, "was", read)
+		"is read from now on", "source", w.o.Source, "address", address, "server", server, "was", read)
 	if cut := w.cut.Load(); cut != nil {
 		(*cut)()
 	}
@@ -185,6 +193,20 @@ func (v *visibility) setLogged(logged map[origin]uint64, executed ...*event.GTID
 			v.held[of] = max(v.held[of], r.Last)
 		})
 	}
+}
+
+// setProcess takes note of which process the stream comes from; "": that is not known.
+func (v *visibility) setProcess(process string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.process = process
+}
+
+// isAnother reports whether a process is surely another one than that which the stream comes from.
+func (v *visibility) isAnother(process string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return process != "" && v.process != "" && process != v.process
 }
 
 // setUnheard takes note of why no new connection to the source comes about; "": one does.

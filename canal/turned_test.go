@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,4 +253,35 @@ func TestALookThatFailsSaysNothing(t *testing.T) {
 			t.Errorf("look %d: %q, want %q", i, got, look.unheard)
 		}
 	}
+}
+
+// TestACopyWithTheIdentityOfTheServerIsFollowed has the address lead to a server that was set up from a copy of the one
+// before, with its auto.cnf, while that one still answers on the connections that there are.
+func TestACopyWithTheIdentityOfTheServerIsFollowed(t *testing.T) {
+	t.Parallel()
+	first, second := testbed.MySQL(t, "--binlog-row-metadata=FULL"), testbed.MySQL(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, first, "create table DB.t (id int primary key)")
+	copied := filepath.Join(second.QueryText(t, "select @@datadir"), "auto.cnf")
+	identity, err := os.ReadFile(filepath.Join(first.QueryText(t, "select @@datadir"), "auto.cnf"))
+	testbed.Must(t, err)
+	testbed.Must(t, second.Stop())
+	testbed.Must(t, os.WriteFile(copied, identity, 0o600))
+	testbed.Must(t, second.Start(t.Context()))
+	if got, want := second.QueryText(t, "select @@server_uuid"), first.QueryText(t, "select @@server_uuid"); got != want {
+		t.Fatalf("the server is %s, want %s", got, want)
+	}
+	o := d.options()
+	o.lookEach = 100 * time.Millisecond
+	var e elsewhere
+	o.Dial = e.dial
+	r := reading(t, startAt(here(t, first)), o)
+	d.exec("insert into DB.t values (1)")
+	r.await(t, "the row and a mark over it", func() bool { return len(r.rows) == 1 && r.marked(r.rows[0].version) })
+	copyOf := d.on(second)
+	copyOf.exec("reset binary logs and gtids", "set global gtid_purged='"+strings.ReplaceAll(first.GTIDs(t), "\n", "")+"'",
+		"set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)", "set sql_log_bin=1")
+	second.Exec(t, second.Grants(t, d.readable())...)
+	e.use(second.Addr)
+	copyOf.exec("insert into DB.t values (2)")
+	r.wantRows(d, "insert DB.t (1)", "insert DB.t (2)")
 }

@@ -75,6 +75,8 @@ type visibility struct {
 	// logged is what MariaDB's binlog had of each origin when the connection was made, and what was read since; nil on
 	// others, and where nobody asks for it. held is what it had replicated of each by then, logged or not.
 	logged, held map[origin]uint64
+	// process is which process the stream comes from, see [SourceInfo].Process.
+	process string
 	// news says that they have confirmed something since the last conclusion, at the time made.
 	news bool
 	made time.Time

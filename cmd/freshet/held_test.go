@@ -24,7 +24,8 @@ func TestACommitThatIsHeldThroughARestartLeavesNoStaleKey(t *testing.T) {
 		testbed.Must(t, source.HoldCommits(t.Context(), patience))
 		committed := make(chan error, 1)
 		go func() {
-			committed <- source.ExecContext(context.WithoutCancel(t.Context()), "UPDATE shop.product SET price = 99 WHERE id = 1")
+			committed <- source.ExecContext(context.WithoutCancel(t.Context()),
+				"UPDATE shop.product SET price = 99 WHERE id = 1")
 		}()
 		s.gone("product:1")
 		fill := func() {
@@ -32,7 +33,8 @@ func TestACommitThatIsHeldThroughARestartLeavesNoStaleKey(t *testing.T) {
 			if price := pricesOn(t, source)[1]; price == 99 {
 				t.Fatal("the commit is not held")
 			}
-			testbed.Must(t, s.redis.Client().Set(t.Context(), "product:1", strconv.Itoa(pricesOn(t, source)[1]), 0).Err())
+			price := strconv.Itoa(pricesOn(t, source)[1])
+			testbed.Must(t, s.redis.Client().Set(t.Context(), "product:1", price, 0).Err())
 		}
 		fill()
 		s.await("it says that the commit is held", func(st *app.Status) bool {
