@@ -12,8 +12,8 @@ import (
 )
 
 // A commit waits for a semi-synchronous replica for longer than it takes until freshet says so. Its event is read long
-// before, the key is deleted, and a reader caches what it still sees. freshet is killed meanwhile. The last delete comes
-// once everybody sees the commit.
+// before, the key is deleted, and a reader caches what it still sees. freshet is killed meanwhile. The last delete
+// comes once everybody sees the commit.
 func TestACommitThatIsHeldThroughARestartLeavesNoStaleKey(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
