@@ -18,6 +18,8 @@ func (s *Source) answer(q string) (names []string, rows [][]any, ok bool) {
 		rows = [][]any{{r.Version, "1", "1"}}
 	case strings.HasPrefix(q, "SELECT @@server_uuid"):
 		rows = [][]any{{"3e11fa47-71ca-11e1-9e33-c80aa9429562", "OFF"}}
+	case strings.HasPrefix(q, "SELECT CONCAT_WS(' ', @@hostname"):
+		rows = [][]any{{"recorded 3306 /data/ 1700000000"}}
 	case strings.HasPrefix(q, "SELECT @@global.gtid_owned"):
 		rows = [][]any{{"", "", ""}}
 	case strings.HasPrefix(strings.ToLower(q), "select id, collation_name"):
