@@ -451,12 +451,14 @@ type tapeRebuilder struct {
 
 // Query implements [Rebuilder].
 func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
-	answer func(int, event.Fields, bool, error),
+	answer func(int, event.Fields, bool, error) bool,
 ) {
 	q.r.redis.set(func() { q.together = append(q.together, len(params)) })
 	for i, p := range params {
 		value, missing, err := q.one(ctx, p)
-		answer(i, value, missing, err)
+		if !answer(i, value, missing, err) {
+			return
+		}
 	}
 }
 

@@ -73,10 +73,12 @@ type benchRebuilder struct{}
 
 // Query implements [Rebuilder].
 func (benchRebuilder) Query(_ context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
-	answer func(int, event.Fields, bool, error),
+	answer func(int, event.Fields, bool, error) bool,
 ) {
 	for i := range params {
-		answer(i, event.AppendField(nil, "a row"), false, nil)
+		if !answer(i, event.AppendField(nil, "a row"), false, nil) {
+			return
+		}
 	}
 }
 

@@ -379,11 +379,13 @@ type liveRebuilder struct {
 
 // Query implements [Rebuilder].
 func (q *liveRebuilder) Query(_ context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
-	answer func(int, event.Fields, bool, error),
+	answer func(int, event.Fields, bool, error) bool,
 ) {
 	for i := range params {
 		q.runs.Add(1)
-		answer(i, event.AppendField(nil, *q.value.Load()), false, nil)
+		if !answer(i, event.AppendField(nil, *q.value.Load()), false, nil) {
+			return
+		}
 	}
 }
 

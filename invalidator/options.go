@@ -37,12 +37,13 @@ type Rebuilder interface {
 	// Query runs the query of that fingerprint ([event.Effect].Query) against the source for each of the parameters, and
 	// calls answer for each, in any order, with the value in the fields of a rebuild from row of the same form; missing
 	// says that there was no row. An error that has a method Permanent() bool which returns true will come again whenever
-	// it is tried. Errors name neither rows nor secrets: they are shown to operators.
+	// it is tried. Errors name neither rows nor secrets: they are shown to operators. Once answer has returned false it
+	// asks for no others, and leaves them without an answer.
 	//
 	// It must be a server that has executed after: the transactions whose changes the values answer, as far as they
 	// have GTIDs. Another server that has taken over, or the one before it, may lack them.
 	Query(ctx context.Context, source, id string, params []event.Fields, after *event.GTIDSet,
-		answer func(i int, value event.Fields, missing bool, err error))
+		answer func(i int, value event.Fields, missing bool, err error) (more bool))
 }
 
 // Hot counts what changes most.

@@ -48,6 +48,8 @@ type queryRun struct {
 	waiting []waiter
 	// since is since when one of them has waited; never if there is none.
 	since instant
+	// before is since when one of those has waited that the run under way serves.
+	before instant
 	// spoiled says that a change came for which no run will follow the one under way.
 	spoiled bool
 	// serves are those that the run under way serves, and bundle the one that it is in.
@@ -125,7 +127,7 @@ func (q *queryPool) enqueue(w waiter) {
 	r := q.runs[k]
 	isNew := r == nil
 	if isNew {
-		r = &queryRun{key: k, since: never}
+		r = &queryRun{key: k, since: never, before: never}
 		q.runs[k] = r
 	} else {
 		q.engine.metrics.joined.Inc()
@@ -155,7 +157,7 @@ func (q *queryPool) begin(r *queryRun) []waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting.Add(-int64(len(r.waiting)))
-	r.serves = append(r.serves, r.waiting...)
+	r.serves, r.before = append(r.serves, r.waiting...), min(r.before, r.since)
 	r.waiting, r.since, r.spoiled = nil, never, false
 	return slices.Clone(r.serves)
 }
@@ -165,7 +167,7 @@ func (q *queryPool) end(r *queryRun, answers []queryResult) {
 	defer deliver(answers)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r.serves, r.bundle = nil, nil
+	r.serves, r.bundle, r.before = nil, nil, never
 	q.line.ended(r)
 	wake(q.more)
 	delete(q.runs, r.key)
@@ -179,6 +181,24 @@ func (q *queryPool) end(r *queryRun, answers []queryResult) {
 		t = min(t, w.turn())
 	}
 	q.line.put(r, t)
+}
+
+// leave ends a run that came to nothing. Those that it was to serve wait again, as long as they have; but who has ended
+// meanwhile waits for nothing.
+func (q *queryPool) leave(r *queryRun) {
+	var answers []queryResult
+	q.mu.Lock()
+	for _, w := range r.serves {
+		if w.partition.ctx.Err() != nil {
+			answers = append(answers, queryResult{waiter: w, givenUp: true})
+			continue
+		}
+		r.waiting = append(r.waiting, w)
+		q.waiting.Add(1)
+	}
+	r.serves, r.since = nil, min(r.since, r.before)
+	q.mu.Unlock()
+	q.end(r, answers)
 }
 
 // withdraw takes back the keys of a partition that ends, and returns how many had not begun. A bundle under way that
@@ -288,10 +308,9 @@ type noRebuilder struct{}
 
 // Query implements [Rebuilder].
 func (noRebuilder) Query(_ context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
-	answer func(int, event.Fields, bool, error),
+	answer func(int, event.Fields, bool, error) bool,
 ) {
-	for i := range params {
-		answer(i, nil, false, errNoQuery{})
+	for i := 0; i < len(params) && answer(i, nil, false, errNoQuery{}); i++ {
 	}
 }
 

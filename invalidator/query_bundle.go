@@ -13,8 +13,10 @@ const (
 	// bundleRuns is how many runs there are in a bundle at most. A change that comes meanwhile waits for as many queries
 	// if all workers are at work.
 	bundleRuns = 16
-	// bundleTime is after what time the runs of a bundle that have not begun are left to other workers.
-	bundleTime = 2 * bundleRuns * quickQuery
+	// bundleTime is after what time the runs of a bundle that have no answer yet are left to other workers, and bundleBytes
+	// after how many bytes of values.
+	bundleTime  = 2 * bundleRuns * quickQuery
+	bundleBytes = 1 << 20
 )
 
 // queryBundle is what a worker takes on at once: one run, under the lock of its key, or several whose queries are known

@@ -2,8 +2,11 @@ package invalidator
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -34,6 +37,18 @@ func (q *tapeRebuilder) asks() []int {
 	q.r.redis.mu.Lock()
 	defer q.r.redis.mu.Unlock()
 	return slices.Clone(q.together)
+}
+
+// written returns how often a value was written to a key.
+func (r *rig) written(key string) (n int) {
+	r.redis.mu.Lock()
+	defer r.redis.mu.Unlock()
+	for _, c := range r.redis.calls {
+		if strings.Contains(c, "freshet:v:{"+key+"} set") {
+			n++
+		}
+	}
+	return n
 }
 
 // Queries that are known to be quick are asked together, without locks.
@@ -138,4 +153,79 @@ func TestWhatASlowQueryHoldsUpIsDeletedInstead(t *testing.T) {
 		r.pass(time.Minute)
 		r.watermark(5)
 	})
+}
+
+// Keys of one query that becomes slow wait no longer than in the line either: they are not all begun with the first.
+func TestKeysOfAQueryThatBecomesSlowAreDeletedInstead(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		isSlow := false
+		r.rebuilding(func(ctx context.Context, key string) (string, error) {
+			if isSlow {
+				return "v", retry.Sleep(ctx, 4*time.Second)
+			}
+			return "v", nil
+		})
+		r.append(batchOfQueries(4, "q", "known", 1))
+		r.redis.set(func() { isSlow = true })
+		r.append(batchOfQueries(5, "q", "k", 16))
+		r.pass(11 * time.Second)
+		for i := range 16 {
+			key := fmt.Sprintf("k%d", i)
+			if n := r.forgotten(key) + r.written(key); n == 0 {
+				r.Errorf("%s has its old value after 11s", key)
+			}
+		}
+		r.pass(2 * time.Minute)
+		r.watermark(2)
+	})
+}
+
+// A key that comes to a run of a bundle that is given up is not given up with it.
+func TestAKeyOutlivesTheBundleOfAPartitionThatEnded(t *testing.T) {
+	for name, begin := range map[string]func(r *rig){
+		"before its query": func(r *rig) {
+			slow := ""
+			r.rebuilding(func(_ context.Context, key string) (string, error) {
+				if key == slow {
+					time.Sleep(20 * ms) // it does not look at its context
+				}
+				time.Sleep(ms)
+				return "v", nil
+			})
+			r.append(batchOfQueries(4, "q", "known", 1))
+			r.append(batchOfQueries(5, "other", "known too", 1))
+			r.pass(2 * ms)
+			r.redis.set(func() { slow = "k0" })
+			r.append(batchOfQueries(6, "q", "busy", 1))
+			r.append(batchOfQueries(7, "q", "k", 1))
+			r.append(batchOfQueries(8, "other", "o", 1))
+			r.pass(2 * ms) // the query of k0 is under way, that of o0 comes after it
+		},
+		"before it has its lock": func(r *rig) {
+			r.rebuilding(nil)
+			r.redis.set(func() { r.redis.delay = func([]string) time.Duration { return 20 * ms } })
+			r.append(batchOfQueries(8, "other", "o", 1))
+			r.pass(10 * ms)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+				begin(r)
+				r.stop()
+				synctest.Wait()
+				log, served := newFakeLog(), make(chan error, 1)
+				ctx, stop := context.WithCancel(r.Context())
+				go func() { served <- r.engine.Serve(ctx, log) }()
+				b := batchOfQueries(9, "other", "o", 1)
+				b.At = time.Now()
+				log.batches <- b
+				r.pass(time.Minute)
+				if n := log.watermark(); n != 1 {
+					r.Errorf("%d batches of the second partition are committed, want 1", n)
+				}
+				stop()
+				<-served
+			})
+		})
+	}
 }

@@ -46,7 +46,7 @@ func (w *queryWorker) serve(b *queryBundle) {
 			if t.several() {
 				w.pool.forgone(r) // one node that is away must not hold up the queries for keys of others
 			} else {
-				w.pool.end(r, (&job{givenUp: true}).answers(r.serves, always, nil, 0))
+				w.pool.leave(r)
 			}
 		}
 	}
@@ -89,43 +89,45 @@ func (w *queryWorker) attempt(b *queryBundle, runs []*queryRun) (again []*queryR
 		release = w.lock(b.ctx, runs[0].key.key)
 	}
 	all, late := w.ask(b, runs)
+	for _, r := range late {
+		q.leave(r)
+	}
 	j := &job{ctx: b.ctx, once: true, reply: reply{never, always}}
 	actions := w.write(j, all)
 	release() // before anybody else begins a run for the key
 	done := actions[:0]
 	for i := range actions {
 		a, act := &all[i], actions[i]
-		if (j.givenUp || act.strays) && b.ctx.Err() == nil {
+		switch left := j.givenUp || act.strays; {
+		case left && b.ctx.Err() == nil:
 			again = append(again, a.run)
+			continue
+		case left: // somebody may have come to it after the bundle was cut short
+			q.leave(a.run)
 			continue
 		}
 		done = append(done, act)
 		err := a.err
-		if !j.givenUp {
-			q.engine.metrics.ran(err, a.missing)
-		}
+		q.engine.metrics.ran(err, a.missing)
 		if err == nil {
 			err = act.err
 		}
 		q.end(a.run, j.answers(a.serves, a.began, err, act.first.begun))
 	}
 	q.engine.metrics.did(done)
-	for _, r := range late {
-		q.end(r, nil)
-	}
 	return again
 }
 
 // ask makes the queries of runs, each for all that wait for it when it begins: runs of one query together, one query
-// after the other. If queries that should have been quick were not, it returns the runs that have not begun: another
-// worker may take them.
+// after the other. If queries that should have been quick were not, or their values are large, it returns the runs that
+// have no answer: another worker may take them.
 func (w *queryWorker) ask(b *queryBundle, runs []*queryRun) (all []asked, late []*queryRun) {
 	q := w.pool
-	first := q.engine.clock()
+	first, more, size := q.engine.clock(), true, 0
 	runs = slices.Clone(runs) // others read the bundle's
 	for len(runs) > 0 {
 		began := q.engine.clock()
-		if len(all) > 0 && began.sub(first) > bundleTime {
+		if !more {
 			return all, append(late, runs...)
 		}
 		source, query, from := runs[0].key.source, runs[0].key.query, len(all)
@@ -146,14 +148,25 @@ func (w *queryWorker) ask(b *queryBundle, runs []*queryRun) (all []asked, late [
 		if len(params) == 0 {
 			continue
 		}
-		worked := false
+		worked, answered := false, make([]bool, len(params))
 		q.rebuilder.Query(b.ctx, source, query, params, transactions(serves),
-			func(i int, value event.Fields, missing bool, err error) {
+			func(i int, value event.Fields, missing bool, err error) bool {
 				a := &all[from+i]
-				a.value, a.missing, a.err = value, missing, err
-				worked = worked || err == nil
+				a.value, a.missing, a.err, answered[i] = value, missing, err, true
+				worked, size = worked || err == nil, size+len(value)
+				more = more && b.ctx.Err() == nil && size < bundleBytes && q.engine.clock().sub(first) <= bundleTime
+				return more
 			})
-		q.lasted(query, q.engine.clock().sub(began)/time.Duration(len(params)), worked)
+		had := all[:from]
+		for i, a := range all[from:] {
+			if answered[i] {
+				had = append(had, a)
+			} else {
+				late = append(late, a.run)
+			}
+		}
+		all = had
+		q.lasted(query, q.engine.clock().sub(began)/time.Duration(max(len(all)-from, 1)), worked)
 	}
 	return all, late
 }
@@ -224,7 +237,7 @@ func (j *job) answers(serves []waiter, began instant, err error, begun int64) []
 	answers := make([]queryResult, len(serves))
 	for i, s := range serves {
 		answers[i] = queryResult{
-			waiter: s, err: j.err, givenUp: j.givenUp, slowest: j.slowest,
+			waiter: s, err: j.err, slowest: j.slowest,
 			reply: reply{began, max(began, j.reply.replied)}, begun: begun,
 		}
 		if err != nil {

@@ -256,7 +256,7 @@ type simRebuilder struct{ w *world }
 
 // Query implements [Rebuilder]. All that is asked together is read at one time.
 func (r simRebuilder) Query(ctx context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
-	answer func(int, event.Fields, bool, error),
+	answer func(int, event.Fields, bool, error) bool,
 ) {
 	w := r.w
 	w.mu.Lock()
@@ -283,11 +283,12 @@ func (r simRebuilder) Query(ctx context.Context, _, _ string, params []event.Fie
 	if fails && err == nil {
 		err = errLost
 	}
-	for i, v := range values {
+	more := true
+	for i := 0; i < len(values) && more; i++ {
 		if err != nil {
-			answer(i, nil, false, err)
+			more = answer(i, nil, false, err)
 		} else {
-			answer(i, event.AppendField(nil, strconv.Itoa(v)), v < 0, nil)
+			more = answer(i, event.AppendField(nil, strconv.Itoa(values[i])), values[i] < 0, nil)
 		}
 	}
 }

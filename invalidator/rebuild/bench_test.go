@@ -66,8 +66,9 @@ func BenchmarkQuery(b *testing.B) {
 			for i := range asked {
 				asked[i] = params(strconv.Itoa(id + i))
 			}
-			r.Query(context.Background(), DefaultSource, q.ID, asked, nil, func(_ int, _ event.Fields, _ bool, err error) {
+			r.Query(context.Background(), DefaultSource, q.ID, asked, nil, func(_ int, _ event.Fields, _ bool, err error) bool {
 				failed = errors.Join(failed, err)
+				return true
 			})
 			return failed
 		})

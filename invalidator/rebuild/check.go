@@ -59,10 +59,7 @@ func (c *conn) check(q *prepared) ([]column, error) {
 	if err != nil {
 		return nil, err
 	}
-	columns, err := c.columns(s)
-	if err != nil {
-		return nil, err
-	}
+	columns := s.columns
 	if s.ParamNum() != len(q.Params) {
 		return columns, faulty("the server finds %d parameters in it, and freshet %d: write it without the part that they "+
 			"read differently", s.ParamNum(), len(q.Params))

@@ -37,7 +37,7 @@ type conn struct {
 	// unites says that the server may be asked for several keys in one statement.
 	unites bool
 	// statements are the prepared statements.
-	statements map[statementKey]*client.Stmt
+	statements map[statementKey]*statement
 	schema     string
 	// limit is the time that the server gives a statement; 0: not yet set.
 	limit time.Duration
@@ -50,6 +50,12 @@ type conn struct {
 
 // statementKey is the ordinal of a query, and for how many keys it is asked.
 type statementKey struct{ ordinal, keys int }
+
+// statement is a prepared statement, with the columns of its rows.
+type statement struct {
+	*client.Stmt
+	columns []column
+}
 
 // connect opens a session and sets it up.
 func (r *Runner) connect(ctx context.Context) (*conn, error) {
@@ -70,7 +76,7 @@ func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
 	dctx, cancel := context.WithTimeout(ctx, dialTimeout+r.o.Password.Patience())
 	defer cancel()
 	defer context.AfterFunc(r.life, cancel)()
-	c := &conn{statements: map[statementKey]*client.Stmt{}, made: time.Now()}
+	c := &conn{statements: map[statementKey]*statement{}, made: time.Now()}
 	stop := func() bool { return true }
 	// The handshake and the settings have no deadlines of their own: closing the connection ends their waits.
 	dial := func(_ context.Context, network, address string) (net.Conn, error) {
@@ -254,7 +260,7 @@ func (c *conn) limitTo(timeout time.Duration) error {
 
 // statement returns the query's prepared statement for so many keys. The server looks tables up in the schema that is
 // chosen when it prepares, and keeps to it.
-func (c *conn) statement(q *prepared, keys int) (*client.Stmt, error) {
+func (c *conn) statement(q *prepared, keys int) (*statement, error) {
 	key := statementKey{q.ordinal, keys}
 	if s := c.statements[key]; s != nil {
 		return s, nil
@@ -270,12 +276,23 @@ func (c *conn) statement(q *prepared, keys int) (*client.Stmt, error) {
 	if keys > 1 {
 		text = q.union(keys)
 	}
-	s, err := c.client.Prepare(text)
+	prepared, err := c.client.Prepare(text)
 	if err != nil {
 		return nil, &prepareError{err}
 	}
+	s := &statement{Stmt: prepared}
+	if s.columns, err = c.columns(prepared); err != nil {
+		return nil, err
+	}
 	c.statements[key] = s
 	return s, nil
+}
+
+// forget has a query prepared anew the next time.
+func (c *conn) forget(q *prepared, keys int) {
+	key := statementKey{q.ordinal, keys}
+	_ = c.statements[key].Close() // the server does not answer
+	delete(c.statements, key)
 }
 
 // run runs the query into s.
@@ -295,6 +312,11 @@ func (c *conn) run(q *prepared, args []any, s *sink) error {
 		return s.err
 	case c.meter.exceeded:
 		return tooLarge(s.limit)
+	}
+	if err == nil && !slices.EqualFunc(s.columns, statement.columns, column.isLike) {
+		// The table was altered, or MySQL prepared it again for parameters that are no numbers, and would take all others
+		// as such texts from now on.
+		c.forget(q, 1)
 	}
 	return err
 }

@@ -43,6 +43,10 @@ func TestOnServers(t *testing.T) {
 			"check tries all queries":                            checkTriesAllQueries,
 			"types are the same together":                        typesAreTheSameTogether,
 			"queries asked together":                             queriesAskedTogether,
+			"expressions are the same together":                  expressionsAreTheSameTogether,
+			"a table is altered below queries asked together":    aTableIsAlteredBelowQueriesAskedTogether,
+			"parameters of others make no difference":            parametersOfOthersMakeNoDifference,
+			"each key is answered for itself":                    eachKeyIsAnsweredForItself,
 			"metrics count queries":                              metricsCountQueries,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -110,8 +114,9 @@ func params(values ...string) event.Fields {
 func one(ctx context.Context, r *Runner, source, id string, params event.Fields, after *event.GTIDSet) (
 	value event.Fields, missing bool, err error,
 ) {
-	r.Query(ctx, source, id, []event.Fields{params}, after, func(_ int, v event.Fields, m bool, e error) {
+	r.Query(ctx, source, id, []event.Fields{params}, after, func(_ int, v event.Fields, m bool, e error) bool {
 		value, missing, err = v, m, e
+		return true
 	})
 	return value, missing, err
 }

@@ -22,7 +22,7 @@ type sink struct {
 	text    []byte // made for the current row
 	out     []byte
 	rows    int
-	// mayBeConverted says that a value is one that a date becomes which the server does not allow.
+	// mayBeConverted says that a value may be another than that of the query alone.
 	mayBeConverted bool
 	// err is why no more rows were taken: the library wraps what is returned to it.
 	err error

@@ -33,8 +33,8 @@ type Runner struct {
 type prepared struct {
 	Query
 	ordinal int // of its statement in each connection
-	// apart says that it cannot be asked for several keys together.
-	apart atomic.Bool
+	// aloneUntil is until when it is not asked for several keys together, in nanoseconds of [time.Time.UnixNano].
+	aloneUntil atomic.Int64
 	counters
 }
 
@@ -68,52 +68,59 @@ func New(o Options) (*Runner, error) {
 
 // Query runs the query with the given fingerprint for each of the parameters, some together in one statement, and
 // calls answer for each with the value that it makes, in the fields of event.Effect; missing says that there is none:
-// no row, a string that is NULL, or a hash of which all columns are NULL. It waits for a place in the pool until ctx
-// ends. after are transactions that the server must have executed, so that what is read is no older than they are: a
+// no row, a string that is NULL, or a hash of which all columns are NULL. Once answer has returned false, nothing more is
+// asked, and what is left has no answer. It waits for a place in the pool until ctx ends. after are transactions that the server must have executed, so that what is read is no older than they are: a
 // session that was made before another server took over is closed. nil: none is asked for. See the package for its
 // errors.
 func (r *Runner) Query(ctx context.Context, source, id string, params []event.Fields, after *event.GTIDSet,
-	answer func(i int, value event.Fields, missing bool, err error),
+	answer func(i int, value event.Fields, missing bool, err error) (more bool),
 ) {
 	q, err := r.query(source, id)
-	args := make([][]any, len(params))
-	for i := 0; i < len(params) && err == nil; i++ {
-		args[i], err = q.arguments(params[i])
-	}
 	leave := func() {}
 	if err == nil {
 		leave, err = r.enter(ctx)
 	}
 	if err != nil {
-		for i := range params {
-			answer(i, nil, false, err)
+		for i := 0; i < len(params) && answer(i, nil, false, err); i++ {
 		}
 		return
 	}
 	defer leave()
-	for from, to := 0, 0; from < len(args); from = to {
+	var args [][]any
+	var of []int // whose they are
+	for i := range params {
+		if a, err := q.arguments(params[i]); err == nil {
+			args, of = append(args, a), append(of, i)
+		} else if !answer(i, nil, false, err) {
+			return
+		}
+	}
+	more := true
+	for from, to := 0, 0; from < len(args) && more; from = to {
 		to = from + q.size(len(args)-from)
 		sinks := make([]*sink, to-from)
 		if len(sinks) > 1 {
 			sinks = r.together(ctx, q, args[from:to], after)
 		}
 		for i, s := range sinks {
-			if s == nil {
+			if s == nil && more {
 				s = r.alone(ctx, q, args[from+i], after)
 			}
-			s.answer(from+i, answer)
+			if s != nil {
+				value, missing, err := s.result()
+				more = answer(of[from+i], value, missing, err) && more
+			}
 		}
 	}
 }
 
-// answer hands on what became of a query.
-func (s *sink) answer(i int, answer func(i int, value event.Fields, missing bool, err error)) {
+// result is what became of a query.
+func (s *sink) result() (value event.Fields, missing bool, err error) {
 	if s.err != nil {
-		answer(i, nil, false, s.query.explain(s.err))
-		return
+		return nil, false, s.query.explain(s.err)
 	}
-	value, missing := s.value()
-	answer(i, value, missing, nil)
+	value, missing = s.value()
+	return value, missing, nil
 }
 
 // query returns the query that is asked for.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
@@ -20,12 +21,18 @@ import (
 // number before the columns of each that says whose row it is. A server takes about as long for one round trip as for
 // such a query. If that makes a difference (an error, a column of another type), each key is asked for alone.
 //
-// MySQL converts what a part of a union yields to the type of the whole column. If both are described alike, only dates
-// change in that: one that its sql_mode does not allow, such as 2024-00-00, becomes NULL or a zero date. MariaDB
-// changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares values of all types.
+// MySQL converts what a part of a union yields to the type of the whole column, as if it were put into a table. If both
+// are described alike, that changes nothing in what comes out of a table, but for a date that its sql_mode does not
+// allow, such as 2024-00-00: it becomes NULL or a zero date. An expression may have values that are none of its type:
+// see isKept and mayBeCut. MariaDB changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares
+// values of all types.
 
 // sizes are of how many queries there is a statement. Each connection prepares it once.
 var sizes = []int{16, 4}
+
+// aloneFor is for how long a query is asked for each key alone after it was found that it should be: a table can be
+// altered, and by then all sessions have prepared it anew.
+const aloneFor = maxAge
 
 // togetherBytes is how long the text of a query may be for that, which bounds what the server must parse.
 const togetherBytes = 4 << 10
@@ -33,7 +40,7 @@ const togetherBytes = 4 << 10
 // size returns how many of n keys are asked together next, 1: one is asked alone. A query with many rows could lose
 // their order: a server need not keep the order within a part of a union.
 func (q *prepared) size(n int) int {
-	if q.apart.Load() || q.Many || len(q.Text) > togetherBytes {
+	if q.isAlone() || q.Many || len(q.Text) > togetherBytes {
 		return 1
 	}
 	for _, size := range sizes {
@@ -43,6 +50,11 @@ func (q *prepared) size(n int) int {
 	}
 	return 1
 }
+
+// isAlone reports whether the query must be asked for each key alone for the time being.
+func (q *prepared) isAlone() bool { return time.Now().UnixNano() < q.aloneUntil.Load() }
+
+func (q *prepared) setAlone() { q.aloneUntil.Store(time.Now().Add(aloneFor).UnixNano()) }
 
 // union is the text that asks n queries.
 func (q *Query) union(n int) string {
@@ -64,13 +76,14 @@ func (r *Runner) together(ctx context.Context, q *prepared, args [][]any, after 
 	for i := range sinks {
 		sinks[i] = &sink{query: &q.Query, limit: r.o.MaxBytes}
 	}
+	ran := false
 	err := r.with(ctx, q.Timeout, func(c *conn) (err error) {
 		if err = c.reach(after); err == nil {
-			err = c.runTogether(q, args, sinks)
+			ran, err = c.runTogether(q, args, sinks)
 		}
 		return err
 	})
-	if isApart(err) {
+	if err == nil && !ran || isApart(err) {
 		return make([]*sink, len(args))
 	}
 	each, again := time.Since(began)/time.Duration(len(sinks)), 0
@@ -86,7 +99,7 @@ func (r *Runner) together(ctx context.Context, q *prepared, args [][]any, after 
 		q.observe(each, s.err)
 	}
 	if again > len(sinks)/2 {
-		q.apart.Store(true) // a column that is mostly NULL: it does not pay
+		q.setAlone() // a column that is mostly NULL: it does not pay
 	}
 	return sinks
 }
@@ -99,42 +112,47 @@ func isApart(err error) bool {
 	return errors.Is(err, errApart) || errors.As(err, &f) || fromServer && !endsSession(e) && !isSlow(e)
 }
 
-// runTogether runs the query for several keys.
-func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) error {
+// runTogether runs the query for several keys; ran: unless it was seen before that they must be asked for alone.
+func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, err error) {
 	if !c.unites {
-		q.apart.Store(true)
-		return errApart
+		q.setAlone()
+		return false, nil
 	}
 	single, err := c.statement(q, 1)
 	if err != nil {
-		return err
-	}
-	alone, err := c.columns(single)
-	if err != nil {
-		return err
+		return false, err
 	}
 	statement, err := c.statement(q, len(args))
 	if _, fromServer := retry.ServerError(err); fromServer && !isLost(err) {
-		q.apart.Store(true)
+		q.setAlone()
 	}
 	if err != nil {
-		return err
+		return false, err
+	}
+	alone := single.columns
+	if !mayUnite(statement.columns, alone) {
+		q.setAlone()
+		return false, nil
 	}
 	c.meter.allow(int64(2*sinks[0].limit) + handshakeBytes)
 	var wrong error // the library wraps what is returned to it
 	begin := func(r *mysql.Result) error {
 		columns := columnsOf(r.Fields, c.maria)
-		if len(columns) == 0 || !slices.EqualFunc(columns[1:], alone, column.isLike) {
-			q.apart.Store(true)
+		if !mayUnite(columns, alone) {
+			q.setAlone()
 			wrong = errApart
 			return wrong
 		}
+		columns = columns[1:]
+		for i := range columns {
+			columns[i].stored = alone[i].stored
+		}
 		var writer *document.Writer
-		writer, wrong = q.document(columns[1:])
+		writer, wrong = q.document(columns)
 		for _, s := range sinks {
 			*s = sink{
 				query: s.query, limit: s.limit, maria: c.maria,
-				columns: columns[1:], values: make([]event.Value, len(alone)), writer: writer,
+				columns: columns, values: make([]event.Value, len(alone)), writer: writer,
 			}
 		}
 		return wrong
@@ -142,7 +160,7 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) error {
 	row := func(row []mysql.FieldValue) error {
 		if s := sinks[row[0].AsInt64()]; s.err == nil {
 			_ = s.row(row[1:]) // its error is this key's alone
-			s.mayBeConverted = s.mayBeConverted || s.holdsNoDate()
+			s.mayBeConverted = s.mayBeConverted || s.holdsNoDate() || s.mayBeCut()
 		}
 		return nil
 	}
@@ -151,11 +169,54 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) error {
 	err = statement.ExecuteSelectStreaming(&result, row, begin, slices.Concat(args...)...)
 	switch {
 	case wrong != nil:
-		return wrong
+		return true, wrong
 	case c.meter.exceeded:
-		return tooLarge(sinks[0].limit)
+		return true, tooLarge(sinks[0].limit)
 	}
-	return err
+	return true, err
+}
+
+// mayUnite reports whether a union, whose columns follow a number, has the values that the query has alone.
+func mayUnite(columns, alone []column) bool {
+	return len(columns) > 0 && slices.EqualFunc(columns[1:], alone, func(c, o column) bool {
+		return c.isLike(o) && o.isKept()
+	})
+}
+
+// isKept reports whether values of the column outlive that they are put into another of the same description. Of
+// expressions, CHAR and BINARY would be padded or lose their blanks, as would YEAR be (year('0070-01-01') is 1970 then),
+// BIT has been a text on the way, and a DOUBLE is rounded in another way where it has so many decimals.
+func (c column) isKept() bool {
+	switch c.typ {
+	case mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_YEAR, mysql.MYSQL_TYPE_BIT:
+		return c.stored
+	case mysql.MYSQL_TYPE_FLOAT, mysql.MYSQL_TYPE_DOUBLE:
+		return c.stored || c.decimals >= anyDecimals
+	}
+	return true
+}
+
+// anyDecimals is what a FLOAT or DOUBLE without a number of decimals has. Source: NOT_FIXED_DEC of MySQL.
+const anyDecimals = 31
+
+// mayBeCut reports whether a text of the current row, by an expression, is as long as it may be, and may have been
+// longer. The server expects a DOUBLE to be shorter than it can be, in CONCAT(a) as in IF(b, a, ''). Words are not cut.
+func (s *sink) mayBeCut() bool {
+	for i := range s.columns {
+		c, v := &s.columns[i], &s.values[i]
+		if c.stored || v.Kind != event.Text && v.Kind != event.Bytes {
+			continue
+		}
+		n := len(v.Text)
+		if c.Class == event.ClassText {
+			n = utf8.UTFMax * utf8.RuneCount(v.Text)
+		}
+		if (c.Class == event.ClassText || c.Class == event.ClassBinary) && n >= c.length &&
+			bytes.ContainsAny(v.Text, "0123456789") {
+			return true
+		}
+	}
+	return false
 }
 
 // holdsNoDate reports whether a date of the current row is NULL or zero.
@@ -184,5 +245,5 @@ func unites(version string) bool {
 // isLike reports whether values of two columns are written in the same way.
 func (c column) isLike(o column) bool {
 	return c.Name == o.Name && c.Type == o.Type && c.Class == o.Class && c.Unsigned == o.Unsigned && c.typ == o.typ &&
-		(c.decimals == o.decimals || c.Class != event.ClassTemporal) && c.real == o.real
+		(c.decimals == o.decimals || c.Class != event.ClassTemporal && c.Class != event.ClassDecimal) && c.real == o.real
 }
