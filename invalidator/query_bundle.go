@@ -13,8 +13,8 @@ const (
 	// bundleRuns is how many runs there are in a bundle at most. A change that comes meanwhile waits for as many queries
 	// if all workers are at work.
 	bundleRuns = 16
-	// bundleTime is after what time the runs of a bundle that have no answer yet are left to other workers, and bundleBytes
-	// after how many bytes of values.
+	// bundleTime is after what time the runs of a bundle that have no answer yet are left to other workers, and
+	// bundleBytes after how many bytes of values.
 	bundleTime  = 2 * bundleRuns * quickQuery
 	bundleBytes = 1 << 20
 )

@@ -184,8 +184,9 @@ func mayUnite(columns, alone []column) bool {
 }
 
 // isKept reports whether values of the column outlive that they are put into another of the same description. Of
-// expressions, CHAR and BINARY would be padded or lose their blanks, as would YEAR be (year('0070-01-01') is 1970 then),
-// BIT has been a text on the way, and a DOUBLE is rounded in another way where it has so many decimals.
+// expressions, CHAR and BINARY would be padded or lose their blanks, YEAR would be another one (1970 for
+// year('0070-01-01')), BIT has been a text on the way, and a DOUBLE is rounded in another way where it has so many
+// decimals.
 func (c column) isKept() bool {
 	switch c.typ {
 	case mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_YEAR, mysql.MYSQL_TYPE_BIT:
@@ -200,7 +201,7 @@ func (c column) isKept() bool {
 const anyDecimals = 31
 
 // mayBeCut reports whether a text of the current row, by an expression, is as long as it may be, and may have been
-// longer. The server expects a DOUBLE to be shorter than it can be, in CONCAT(a) as in IF(b, a, ''). Words are not cut.
+// longer. The server expects a DOUBLE to be shorter than it can be, in CONCAT(a) as in IF(b, a, ”). Words are not cut.
 func (s *sink) mayBeCut() bool {
 	for i := range s.columns {
 		c, v := &s.columns[i], &s.values[i]

@@ -11,8 +11,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// all runs a query for several keys and returns their values as get does; an error is its text. Each key is the value of
-// all parameters.
+// all runs a query for several keys and returns their values as get does; an error is its text. Each key is the value
+// of all parameters.
 func all(t testing.TB, r *Runner, q Query, keys ...string) []string {
 	t.Helper()
 	values := make([]string, len(keys))
@@ -126,13 +126,13 @@ func expressionsAreTheSameTogether(t *testing.T, s *testbed.Server) {
 		"price": "decimal(10,2)", "qty": "int unsigned", "tiny": "tinyint", "big": "bigint unsigned", "f": "float",
 		"d": "double", "fd": "double(10,3)", "ff": "float(8,2)", "dt": "datetime", "dt3": "datetime(3)", "dt6": "datetime(6)",
 		"ts": "timestamp null", "da": "date", "ti": "time", "ti3": "time(3)", "y": "year", "e": "enum('a','b','cc')",
-		"st": "set('x','y')", "b": "bit(9)", "bin": "binary(4)", "vb": "varbinary(9)", "bl": "blob", "tx": "text", "j": "json",
-		"g": "geometry", "u": "decimal(65,30)",
+		"st": "set('x','y')", "b": "bit(9)", "bin": "binary(4)", "vb": "varbinary(9)", "bl": "blob", "tx": "text",
+		"j": "json", "g": "geometry", "u": "decimal(65,30)",
 	}
 	var defs, sets []string
 	values := map[string]string{
-		"name": "if(id % 4, concat(repeat('ü', id % 7), 'n '), null)", "c": "'c '", "l": "'é'", "tiny": "-id", "d": "id / 7e5",
-		"price": "if(id % 3, id * 1.25, null)", "big": "18446744073709551615 - id", "f": "id / 7", "fd": "id / 9",
+		"name": "if(id % 4, concat(repeat('ü', id % 7), 'n '), null)", "c": "'c '", "l": "'é'", "tiny": "-id",
+		"d": "id / 7e5", "price": "if(id % 3, id * 1.25, null)", "big": "18446744073709551615 - id", "f": "id / 7", "fd": "id / 9",
 		"ff": "id / 9", "dt": "'2024-01-01 01:02:03' + interval id day", "dt3": "'2024-01-01 01:02:03.125'",
 		"dt6": "'2024-01-01 01:02:03.000001'", "ts": "'2024-05-05 05:05:05'", "da": "'2024-01-31' + interval id day",
 		"ti": "sec_to_time(id * 10000)", "ti3": "'-00:00:01.5'", "y": "1990 + id", "e": "1 + id % 3", "st": "id % 4",
@@ -156,8 +156,8 @@ func expressionsAreTheSameTogether(t *testing.T, s *testbed.Server) {
 	expressions := []string{
 		"if(id % 2, 1.5, 2.25)", "if(id % 2, price, price * 0.9)", "case when price > 10 then price else u end",
 		"(select if(sum(price) > 20, sum(price), 0) from x o where o.grp = x.grp)", "lag(price, 1, 0) over ()",
-		"year('1000-01-01')", "year('0070-01-01')", "concat(d)", "if(id % 2, d, 'none')", "coalesce(d, '')", "round(fd * 1.5, 3)",
-		"if(id % 2, bin, 'x')", "if(id % 2, c, 'x ')", "greatest(c, da)", "any_value(b)", "coalesce(:id, 5)", ":id + 1",
+		"year('1000-01-01')", "year('0070-01-01')", "concat(d)", "if(id % 2, d, 'none')", "coalesce(d, '')",
+		"round(fd * 1.5, 3)", "if(id % 2, bin, 'x')", "if(id % 2, c, 'x ')", "greatest(c, da)", "any_value(b)", "coalesce(:id, 5)", ":id + 1",
 		"if(id % 2, fd, u)",
 	}
 	var pairs []string
