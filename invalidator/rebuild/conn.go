@@ -38,7 +38,9 @@ type conn struct {
 	unites bool
 	// statements are the prepared statements.
 	statements map[statementKey]*statement
-	schema     string
+	// unions is how many of them are for several keys.
+	unions int
+	schema string
 	// limit is the time that the server gives a statement; 0: not yet set.
 	limit time.Duration
 	// made is when it was made, and since since when it has been idle.
@@ -285,6 +287,9 @@ func (c *conn) statement(q *prepared, keys int) (*statement, error) {
 		return nil, err
 	}
 	c.statements[key] = s
+	if keys > 1 {
+		c.unions++
+	}
 	return s, nil
 }
 
@@ -293,6 +298,9 @@ func (c *conn) forget(q *prepared, keys int) {
 	key := statementKey{q.ordinal, keys}
 	_ = c.statements[key].Close() // the server does not answer
 	delete(c.statements, key)
+	if keys > 1 {
+		c.unions--
+	}
 }
 
 // run runs the query into s.
@@ -313,9 +321,9 @@ func (c *conn) run(q *prepared, args []any, s *sink) error {
 	case c.meter.exceeded:
 		return tooLarge(s.limit)
 	}
-	if err == nil && !slices.EqualFunc(s.columns, statement.columns, column.isLike) {
-		// The table was altered, or MySQL prepared it again for parameters that are no numbers, and would take all others
-		// as such texts from now on.
+	if err == nil && !c.maria && !slices.EqualFunc(s.columns, statement.columns, column.isLike) {
+		// The table was altered, or MySQL prepared it again for parameters that are no integers, and would take all others
+		// in the same way from now on. MariaDB looks at the parameters each time.
 		c.forget(q, 1)
 	}
 	return err

@@ -47,6 +47,7 @@ func TestOnServers(t *testing.T) {
 			"a table is altered below queries asked together":    aTableIsAlteredBelowQueriesAskedTogether,
 			"parameters of others make no difference":            parametersOfOthersMakeNoDifference,
 			"each key is answered for itself":                    eachKeyIsAnsweredForItself,
+			"statements for several keys are bounded":            statementsForSeveralKeysAreBounded,
 			"metrics count queries":                              metricsCountQueries,
 		} {
 			t.Run(name, func(t *testing.T) {

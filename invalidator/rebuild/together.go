@@ -34,6 +34,10 @@ var sizes = []int{16, 4}
 // altered, and by then all sessions have prepared it anew.
 const aloneFor = maxAge
 
+// maxUnions is how many such statements a session has at most: each takes half a MB and more of the server's memory until
+// the session ends, after a minute.
+const maxUnions = 32
+
 // togetherBytes is how long the text of a query may be for that, which bounds what the server must parse.
 const togetherBytes = 4 << 10
 
@@ -118,6 +122,9 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, 
 		q.setAlone()
 		return false, nil
 	}
+	if c.unions >= maxUnions && c.statements[statementKey{q.ordinal, len(args)}] == nil {
+		return false, nil
+	}
 	single, err := c.statement(q, 1)
 	if err != nil {
 		return false, err
@@ -132,6 +139,7 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, 
 	alone := single.columns
 	if !mayUnite(statement.columns, alone) {
 		q.setAlone()
+		c.forget(q, len(args))
 		return false, nil
 	}
 	c.meter.allow(int64(2*sinks[0].limit) + handshakeBytes)

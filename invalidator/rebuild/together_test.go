@@ -237,6 +237,30 @@ func aTableIsAlteredBelowQueriesAskedTogether(t *testing.T, s *testbed.Server) {
 	}
 }
 
+// Statements for several keys take much of the server's memory: a session has some of them, whatever the queries.
+func statementsForSeveralKeysAreBounded(t *testing.T, s *testbed.Server) {
+	count := func() (n int) {
+		var name string
+		testbed.Must(t, s.DB().QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&name, &n))
+		return n
+	}
+	s.Exec(t, "create table shop.t (id int primary key)")
+	var asked []Query
+	for i := range 2 * maxUnions {
+		asked = append(asked, as(t, event.FormJSON, fmt.Sprintf("SELECT id AS v%d FROM t WHERE id = :id", i)))
+	}
+	r := newRunner(t, options(s, asked...))
+	before := count()
+	for _, q := range asked {
+		if got := all(t, r, q, numbers(0, 20)...); len(got) != 20 || slices.Contains(got, "") {
+			t.Errorf("%q", got)
+		}
+	}
+	if n := count() - before - len(asked); n > maxUnions || n == 0 && s.Flavor == testbed.FlavorMySQL {
+		t.Errorf("%d statements for several keys, want at most %d", n, maxUnions)
+	}
+}
+
 // A value depends on no value that was asked for before: MySQL prepares a statement again for a parameter that is not
 // what it expects, and would then read all others in that way.
 func parametersOfOthersMakeNoDifference(t *testing.T, s *testbed.Server) {
