@@ -19,13 +19,15 @@ type slowRows time.Duration
 
 // Query implements [Rebuilder].
 func (r slowRows) Query(_ context.Context, _, _ string, params []event.Fields, _ *event.GTIDSet,
-	answer func(int, event.Fields, bool, error),
+	answer func(int, event.Fields, bool, error) bool,
 ) {
 	for i := range params {
 		if key, _, _ := params[i].Next(); strings.HasPrefix(string(key), "row:") {
 			<-time.After(time.Duration(r))
 		}
-		answer(i, event.AppendField(nil, "the row"), false, nil)
+		if !answer(i, event.AppendField(nil, "the row"), false, nil) {
+			return
+		}
 	}
 }
 

@@ -293,7 +293,7 @@ func (c *conn) statement(q *prepared, keys int) (*statement, error) {
 	return s, nil
 }
 
-// forget has a query prepared anew the next time.
+// forget has a query prepared again the next time.
 func (c *conn) forget(q *prepared, keys int) {
 	key := statementKey{q.ordinal, keys}
 	_ = c.statements[key].Close() // the server does not answer

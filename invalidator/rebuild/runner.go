@@ -69,9 +69,9 @@ func New(o Options) (*Runner, error) {
 // Query runs the query with the given fingerprint for each of the parameters, some together in one statement, and
 // calls answer for each with the value that it makes, in the fields of event.Effect; missing says that there is none:
 // no row, a string that is NULL, or a hash of which all columns are NULL. Once answer has returned false, nothing more
-// is asked, and what is left has no answer. It waits for a place in the pool until ctx ends. after are transactions that
-// the server must have executed, so that what is read is no older than they are: a session that was made before another
-// server took over is closed. nil: none is asked for. See the package for its errors.
+// is asked, and what is left has no answer. It waits for a place in the pool until ctx ends. after are transactions
+// that the server must have executed, so that what is read is no older than they are: a session that was made before
+// another server took over is closed. nil: none is asked for. See the package for its errors.
 func (r *Runner) Query(ctx context.Context, source, id string, params []event.Fields, after *event.GTIDSet,
 	answer func(i int, value event.Fields, missing bool, err error) (more bool),
 ) {

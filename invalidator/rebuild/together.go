@@ -31,11 +31,11 @@ import (
 var sizes = []int{16, 4}
 
 // aloneFor is for how long a query is asked for each key alone after it was found that it should be: a table can be
-// altered, and by then all sessions have prepared it anew.
+// altered, and by then all sessions have prepared it again.
 const aloneFor = maxAge
 
-// maxUnions is how many such statements a session has at most: each takes half a MB and more of the server's memory until
-// the session ends, after a minute.
+// maxUnions is how many such statements a session has at most: each takes half a MB and more of the server's memory
+// until the session ends, after a minute.
 const maxUnions = 32
 
 // togetherBytes is how long the text of a query may be for that, which bounds what the server must parse.

@@ -132,7 +132,8 @@ func expressionsAreTheSameTogether(t *testing.T, s *testbed.Server) {
 	var defs, sets []string
 	values := map[string]string{
 		"name": "if(id % 4, concat(repeat('ü', id % 7), 'n '), null)", "c": "'c '", "l": "'é'", "tiny": "-id",
-		"d": "id / 7e5", "price": "if(id % 3, id * 1.25, null)", "big": "18446744073709551615 - id", "f": "id / 7", "fd": "id / 9",
+		"d": "id / 7e5", "price": "if(id % 3, id * 1.25, null)", "big": "18446744073709551615 - id", "f": "id / 7",
+		"fd": "id / 9",
 		"ff": "id / 9", "dt": "'2024-01-01 01:02:03' + interval id day", "dt3": "'2024-01-01 01:02:03.125'",
 		"dt6": "'2024-01-01 01:02:03.000001'", "ts": "'2024-05-05 05:05:05'", "da": "'2024-01-31' + interval id day",
 		"ti": "sec_to_time(id * 10000)", "ti3": "'-00:00:01.5'", "y": "1990 + id", "e": "1 + id % 3", "st": "id % 4",
@@ -157,7 +158,8 @@ func expressionsAreTheSameTogether(t *testing.T, s *testbed.Server) {
 		"if(id % 2, 1.5, 2.25)", "if(id % 2, price, price * 0.9)", "case when price > 10 then price else u end",
 		"(select if(sum(price) > 20, sum(price), 0) from x o where o.grp = x.grp)", "lag(price, 1, 0) over ()",
 		"year('1000-01-01')", "year('0070-01-01')", "concat(d)", "if(id % 2, d, 'none')", "coalesce(d, '')",
-		"round(fd * 1.5, 3)", "if(id % 2, bin, 'x')", "if(id % 2, c, 'x ')", "greatest(c, da)", "any_value(b)", "coalesce(:id, 5)", ":id + 1",
+		"round(fd * 1.5, 3)", "if(id % 2, bin, 'x')", "if(id % 2, c, 'x ')", "greatest(c, da)", "any_value(b)",
+		"coalesce(:id, 5)", ":id + 1",
 		"if(id % 2, fd, u)",
 	}
 	var pairs []string
