@@ -40,7 +40,7 @@ type action struct {
 
 const (
 	// A change must be written within 5 s of its commit: then it is old news, and forgotten instead.
-	itemRows  = 40_000
+	itemRows  = 100_000
 	queryRows = 15_000  // as many as may wait for their queries at once, and some more
 	goneRows  = 200_000 // whatever their number, they are written in time
 	// queryConnections are those that freshet has for its queries.
