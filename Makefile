@@ -42,10 +42,11 @@ TESTED := GORACE=atexit_sleep_ms=100 $(GO) test -race -count=1 -vet=off -ldflags
 
 # What waits most of the time runs one package at a time next to the others, two at a time. The packages that take longest
 # are first, so that nothing waits for them in the end.
-WAITING := invalidator|eventlog
+WAITING := invalidator($$|/[^w])|eventlog
 
 test-busy:
-	$(TESTED) -p 2 ./proof/e2e ./cmd/freshet ./canal ./proof/e2e/... $$($(GO) list ./... | grep -vE '/freshet/($(WAITING))')
+	$(TESTED) -p 2 ./proof/e2e ./cmd/freshet ./canal ./invalidator/write ./proof/e2e/... \
+		$$($(GO) list ./... | grep -vE '/freshet/($(WAITING))')
 
 test-waiting:
 	@failed=; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...) || failed=1; done; \
