@@ -285,3 +285,29 @@ func FuzzParseGTIDSet(f *testing.F) {
 		}
 	})
 }
+
+// The numbers of MariaDB's transactions say nothing about another server's.
+func TestASetKnowsWhichServerMadeItsLastTransactions(t *testing.T) {
+	s, err := ParseGTIDSet(MariaDB, "0-1-10,7-2-5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gtid, want := range map[string]bool{
+		"0-1-10": true, "0-1-9": true, "0-1-11": false, "0-2-9": false, "8-1-1": false,
+	} {
+		one, err := ParseGTIDSet(MariaDB, gtid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.Each(func(r GTIDRange) {
+			if got := s.ContainsOf(r); got != want {
+				t.Errorf("%s holds %s of its server: %v, want %v", s.String(), gtid, got, want)
+			}
+		})
+	}
+	for server, want := range map[uint32]string{1: "0-1-10", 2: "7-2-5", 3: ""} {
+		if own := s.Of(server); own.String() != want {
+			t.Errorf("of server %d: %q, want %q", server, own.String(), want)
+		}
+	}
+}

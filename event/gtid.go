@@ -149,6 +149,23 @@ func (s *GTIDSet) ContainsRange(r GTIDRange) bool {
 	return i < len(ivs) && ivs[i].first <= r.First.Number && r.Last <= ivs[i].last
 }
 
+// ContainsOf reports whether the set's last transaction in the domain of r is of the server of r as well, and no older.
+// Unlike [GTIDSet.ContainsRange] it goes by no number that another server has given. It is for MariaDB.
+func (s *GTIDSet) ContainsOf(r GTIDRange) bool {
+	d, ok := s.domains[r.First.Domain]
+	return ok && d.Server == r.First.Server && d.Number >= r.Last
+}
+
+// Of returns the transactions of the set that a server of MariaDB has made.
+func (s *GTIDSet) Of(server uint32) (own GTIDSet) {
+	for _, d := range s.domains {
+		if d.Server == server {
+			own.Add(d)
+		}
+	}
+	return own
+}
+
 // IsEmpty reports whether the set holds nothing.
 func (s *GTIDSet) IsEmpty() bool { return len(s.sids) == 0 && len(s.domains) == 0 }
 

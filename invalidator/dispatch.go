@@ -45,7 +45,7 @@ func (s *partitionLoop) finalReady(l *outbox, c class) *dueQueue {
 
 // mayBeLast reports whether the action of a unit that waits for its final one would finish it now. One that was split
 // by another topology is split again first ([partitionLoop.advanceBoxes]): what comes back of it would not count, again
-// and again, as long as it always stands behind others.
+// and again, as long as others are always before it.
 func (s *partitionLoop) mayBeLast(u *unit) bool {
 	return !u.parkable() && s.dueAt(u) <= s.now && !(s.topo.several() && s.isOutdated(u))
 }

@@ -183,8 +183,8 @@ func (q *queryPool) end(r *queryRun, answers []queryResult) {
 	q.line.put(r, t)
 }
 
-// leave ends a run that came to nothing. Those that it was to serve wait again, as long as they have; but who has ended
-// meanwhile waits for nothing.
+// leave ends a run that came to nothing. Those that it was to serve wait again, for as long as they have; but a
+// partition that has ended meanwhile waits for nothing.
 func (q *queryPool) leave(r *queryRun) {
 	var answers []queryResult
 	q.mu.Lock()

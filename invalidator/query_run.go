@@ -21,11 +21,7 @@ type queryWorker struct {
 
 // work is one worker. It returns when ctx ends.
 func (q *queryPool) work(ctx context.Context) {
-	t := q.engine.topology.Load()
 	w := queryWorker{q, newWriter(ctx, q.engine.options.KeyPrefix)}
-	if !t.several() {
-		w.writer.node = t.nodes[0]
-	}
 	for b := q.next(ctx); b != nil; b = q.next(ctx) {
 		w.serve(b)
 		w.writer.deny(false)

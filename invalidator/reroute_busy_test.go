@@ -32,7 +32,7 @@ func (r slowRows) Query(_ context.Context, _, _ string, params []event.Fields, _
 }
 
 // Slots go to another node while the final actions of a unit are under way, and come back. Then these do not count, and
-// are done once more, behind those of newer changes. There are always some.
+// are done once more, after those of newer changes. There are always some.
 func TestWhatIsUnderWayWhenSlotsMoveIsFinishedWhileChangesGoOn(t *testing.T) {
 	const size, d, hangs = 2, time.Second, 2 * time.Second
 	for what, of := range map[string]func(pos uint64, keys ...string) *event.Batch{

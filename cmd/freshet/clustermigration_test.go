@@ -115,7 +115,7 @@ func (s *struckCluster) cancelMigration() {
 	}
 }
 
-// killMigrating kills who gives slots, or who takes them. Its replica has its place then.
+// killMigrating kills the giver of slots, or their taker. Its replica has its place then.
 func (s *struckCluster) killMigrating(gives bool) {
 	giver, taker, slots := s.movers()
 	from, to := s.cluster.Masters[giver], s.cluster.Masters[taker]
@@ -136,7 +136,7 @@ func (s *struckCluster) killMigrating(gives bool) {
 	release()
 }
 
-// hangMigrating has who gives slots, or who takes them, be silent for less than it takes to replace it.
+// hangMigrating has the giver of slots, or their taker, be silent for less than it takes to replace it.
 func (s *struckCluster) hangMigrating(gives bool) {
 	giver, taker, slots := s.movers()
 	from, to := s.cluster.Masters[giver], s.cluster.Masters[taker]
@@ -165,17 +165,24 @@ func (s *struckCluster) killFreshetMigrating() {
 	s.cluster.EndMigration(s.t, from, to, slots...)
 }
 
+// newMigratingSite is a site with freshet and a cluster whose servers move slots by themselves.
+func newMigratingSite(t *testing.T, source *testbed.Server) *clusterSite {
+	t.Helper()
+	s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3})
+	if !s.cluster.Migrates(t) {
+		t.Skipf("%s does not know CLUSTER MIGRATESLOTS", s.cluster.Masters[0].Version)
+	}
+	s.run()
+	s.finished(s.site)
+	return s
+}
+
 // A search looks at one master after the other. It must not miss keys whose slots migrate there and back meanwhile.
 func TestOnAClusterAllKeysAreForgottenWhileSlotsMigrate(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
-		s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3})
+		s := newMigratingSite(t, source)
 		c := s.cluster
-		if !c.Migrates(t) {
-			t.Skipf("%s does not know CLUSTER MIGRATESLOTS", c.Masters[0].Version)
-		}
-		s.run()
-		s.finished(s.site)
 		const ownerless = 200 // so many keys are of no row that there is
 		key := func(id int) string { return fmt.Sprint("product:", busyRows+id) }
 		from, to := c.Masters[0], c.Masters[1]
@@ -204,18 +211,13 @@ func TestOnAClusterAllKeysAreForgottenWhileSlotsMigrate(t *testing.T) {
 	})
 }
 
-// Who takes slots hears so late that it may have them that their giver has given up, and has acknowledged deletes
+// The taker of slots hears so late that it may have them that their giver has given up, and has acknowledged deletes
 // since. They are lost once the slots are taken.
 func TestOnAClusterSlotsThatAreTakenLateLeaveNoStaleKey(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
-		s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3})
+		s := newMigratingSite(t, source)
 		c := s.cluster
-		if !c.Migrates(t) {
-			t.Skipf("%s does not know CLUSTER MIGRATESLOTS", c.Masters[0].Version)
-		}
-		s.run()
-		s.finished(s.site)
 		const id = 7
 		key := fmt.Sprint("product:", id)
 		testbed.Must(t, s.client.Set(t.Context(), key, "old", 0).Err())

@@ -27,7 +27,8 @@ func (l leakTested) Run() int {
 	if code != 0 {
 		return code
 	}
-	// A pool of go-redis whose server is away looks for it once a second, and for its own end no sooner (pool.tryDial).
+	// A pool of go-redis whose server is away looks for it once a second, and only then sees that it was closed
+	// (pool.tryDial).
 	err := goleak.Find()
 	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = goleak.Find() {
 		time.Sleep(100 * time.Millisecond)

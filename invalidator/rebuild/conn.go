@@ -117,8 +117,9 @@ const handshakeBytes = 1 << 20
 // settle makes the session what the package promises. GROUP_CONCAT would cut its result at 1 KiB, silently but for a
 // warning; a sql_select_limit would cut lists.
 func (c *conn) settle(maxBytes int) error {
-	c.maria = strings.Contains(strings.ToLower(c.client.GetServerVersion()), "mariadb")
-	c.unites = unites(c.client.GetServerVersion())
+	version := c.client.GetServerVersion()
+	c.maria = strings.Contains(strings.ToLower(version), "mariadb")
+	c.unites = !c.maria && unites(version)
 	mode, err := c.text("SELECT @@sql_mode")
 	if err != nil {
 		return err
@@ -187,13 +188,7 @@ func (c *conn) reach(after *event.GTIDSet) error {
 // lacks reports whether the server has not executed all of some transactions, as far as it was asked.
 func (c *conn) lacks(after *event.GTIDSet) (is bool) {
 	missing := after.Subtract(&c.executed)
-	missing.Each(func(r event.GTIDRange) {
-		wrote := false
-		c.written.Each(func(own event.GTIDRange) {
-			wrote = wrote || own.First.Domain == r.First.Domain && own.First.Server == r.First.Server && own.Last >= r.Last
-		})
-		is = is || !wrote
-	})
+	missing.Each(func(r event.GTIDRange) { is = is || !c.written.ContainsOf(r) })
 	return is
 }
 
@@ -215,20 +210,19 @@ func (c *conn) ask() (err error) {
 	if c.executed, err = c.gtids(flavor, statement); err != nil || !c.maria {
 		return err
 	}
-	id, err := c.text("SELECT @@server_id")
+	text, err := c.text("SELECT @@server_id")
 	if err != nil {
 		return err
+	}
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("SELECT @@server_id: %w", err)
 	}
 	all, err := c.gtids(flavor, "SELECT @@global.gtid_binlog_pos")
 	if err != nil {
 		return err
 	}
-	c.written = event.GTIDSet{}
-	all.Each(func(r event.GTIDRange) {
-		if strconv.FormatUint(uint64(r.First.Server), 10) == id {
-			c.written.AddRange(r)
-		}
-	})
+	c.written = all.Of(uint32(id))
 	return nil
 }
 

@@ -207,11 +207,11 @@ func (s *sink) holdsNoDate() bool {
 // errApart says that a query cannot be asked for several keys together.
 var errApart = errors.New("the query for several keys together would not have the same columns")
 
-// unites reports whether a server of that version may be asked for several keys together: MySQL from 8.0.
+// unites reports whether a MySQL of that version may be asked for several keys together: from 8.0 on.
 func unites(version string) bool {
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
-	return err == nil && n >= 8 && !strings.Contains(strings.ToLower(version), "mariadb")
+	return err == nil && n >= 8
 }
 
 // isLike reports whether values of two columns are written in the same way.

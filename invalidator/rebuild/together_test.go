@@ -57,16 +57,7 @@ func numbers(from, to int) (keys []string) {
 func typesAreTheSameTogether(t *testing.T, s *testbed.Server) {
 	types := columnTypes(s.Flavor)
 	names := slices.Sorted(maps.Keys(types))
-	conn, err := s.DB().Conn(t.Context())
-	testbed.Must(t, err)
-	defer conn.Close()
-	exec := func(statement string) {
-		t.Helper()
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%.300s: %v", statement, err)
-		}
-	}
-	exec("set names utf8mb4, time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'")
+	exec := anyValue(t, s)
 	var asked []Query
 	for i, name := range names {
 		exec(fmt.Sprintf("create table shop.t%d (id int primary key, c %s)", i, name))
@@ -286,7 +277,7 @@ func parametersOfOthersMakeNoDifference(t *testing.T, s *testbed.Server) {
 	}
 }
 
-// One key's parameters that cannot be are that key's fault alone; and who has enough is told no more.
+// One key's parameters that cannot be are that key's fault alone; and a caller that has enough gets no more.
 func eachKeyIsAnsweredForItself(t *testing.T, s *testbed.Server) {
 	q := as(t, event.FormJSON, "SELECT :a AS a")
 	r := newRunner(t, options(s, q))

@@ -72,6 +72,24 @@ func columnTypes(flavor testbed.Flavor) map[string][]string {
 	return types
 }
 
+// anyValue returns what has statements run in one session, which takes any value.
+func anyValue(t *testing.T, s *testbed.Server) (exec func(statement string)) {
+	t.Helper()
+	conn, err := s.DB().Conn(t.Context())
+	testbed.Must(t, err)
+	t.Cleanup(func() { testbed.Must(t, conn.Close()) })
+	exec = func(statement string) {
+		t.Helper()
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%.300s: %v", statement, err)
+		}
+	}
+	exec("set names utf8mb4")
+	exec("set time_zone = '+00:00'")
+	exec("set sql_mode = 'ALLOW_INVALID_DATES'")
+	return exec
+}
+
 // A value is the same whether it is made of the row's image in the binlog or read by a query, whatever its type.
 func TestAQuerySeesWhatTheRowImageHolds(t *testing.T) {
 	both(t, func(t *testing.T, s *testbed.Server) {
@@ -82,18 +100,7 @@ func TestAQuerySeesWhatTheRowImageHolds(t *testing.T) {
 			create += fmt.Sprintf(", c%d %s", i, name)
 			rows = max(rows, len(types[name]))
 		}
-		conn, err := s.DB().Conn(t.Context())
-		testbed.Must(t, err)
-		defer conn.Close()
-		exec := func(statement string) {
-			t.Helper()
-			if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-				t.Fatalf("%.300s: %v", statement, err)
-			}
-		}
-		exec("set names utf8mb4")
-		exec("set time_zone = '+00:00'")
-		exec("set sql_mode = 'ALLOW_INVALID_DATES'")
+		exec := anyValue(t, s)
 		exec(create + ")")
 		exec("flush binary logs")
 		for row := range rows + 1 {

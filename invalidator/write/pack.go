@@ -24,6 +24,8 @@ type Packed struct {
 	Args []any
 	// Calls are those that it carries out, in their order.
 	Calls []*Call
+	// words and bytes are theirs together.
+	words, bytes int
 }
 
 // Pack puts calls together that can share a script call. What is done to one key stays in its order. Where slots is set
@@ -34,13 +36,12 @@ func Pack(calls []*Call, slots bool) []Packed {
 	for i, c := range calls {
 		first = max(first, len(packed)-packOpen)
 		if at := share(packed[first:], c, slots); at >= 0 {
-			p := &packed[first+at]
-			p.Calls = append(p.Calls, c)
+			packed[first+at].add(c)
 			continue
 		}
-		packed = append(packed, Packed{c.Args, calls[i : i+1 : i+1]})
+		packed = append(packed, alone(calls[i:i+1:i+1]))
 		if !c.isShared() {
-			first = len(packed) // it stays behind what comes before it, and before what follows
+			first = len(packed) // it stays after what comes before it, and before what follows
 		}
 	}
 	for i := range packed {
@@ -74,11 +75,13 @@ func share(open []Packed, c *Call, slots bool) int {
 
 // hasRoom reports whether a command can take another call.
 func (p *Packed) hasRoom(c *Call) bool {
-	words, bytes := len(c.words), c.Bytes()
-	for _, o := range p.Calls {
-		words, bytes = words+len(o.words), bytes+o.Bytes()
-	}
-	return len(p.Calls) < packKeys && words <= packWords && bytes <= packBytes
+	return len(p.Calls) < packKeys && p.words+len(c.words) <= packWords && p.bytes+c.Bytes() <= packBytes
+}
+
+// add adds a call.
+func (p *Packed) add(c *Call) {
+	p.Calls = append(p.Calls, c)
+	p.words, p.bytes = p.words+len(c.words), p.bytes+c.Bytes()
 }
 
 // follows reports whether what a call does may depend on what another one of the same command does.
@@ -129,10 +132,15 @@ func together(calls []*Call) []any {
 // Alone puts each call into a command of its own.
 func Alone(calls []*Call) []Packed {
 	packed := make([]Packed, len(calls))
-	for i, c := range calls {
-		packed[i] = Packed{c.Args, calls[i : i+1]}
+	for i := range calls {
+		packed[i] = alone(calls[i : i+1 : i+1])
 	}
 	return packed
+}
+
+// alone is a command of one call.
+func alone(call []*Call) Packed {
+	return Packed{Args: call[0].Args, Calls: call, words: len(call[0].words), bytes: call[0].Bytes()}
 }
 
 // Answer gives each call its part of what Redis answered. Where Redis, and no connection, refused several together,
