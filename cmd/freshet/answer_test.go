@@ -81,6 +81,10 @@ func TestAnAnswerOutlivesAKill(t *testing.T) {
 }
 
 func TestKeysAreForgottenByHand(t *testing.T) {
+	eitherLog(t, keysAreForgottenByHand, keysAreForgottenByHandAroundKafka)
+}
+
+func keysAreForgottenByHand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.source.Exec(t, "CREATE TABLE shop.review (id INT PRIMARY KEY, product_id INT NOT NULL)")
@@ -315,6 +319,10 @@ func TestTheKeysOfEachDefinitionThatATableHadAreForgotten(t *testing.T) {
 
 // The updates wait for their turn when the table is truncated, and write their values after that.
 func TestWhatIsWrittenForOlderChangesIsForgottenToo(t *testing.T) {
+	eitherLog(t, whatIsWrittenForOlderChangesIsForgottenToo, whatIsWrittenForOlderChangesIsForgottenTooAroundKafka)
+}
+
+func whatIsWrittenForOlderChangesIsForgottenToo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	const rows = 100

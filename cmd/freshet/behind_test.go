@@ -103,6 +103,10 @@ func (o *takenOver) catchUp(stop func(), all ...*site) {
 
 // A server takes over that lags, and readers fill the cache from it. Nobody does anything about that.
 func TestWhatWasCachedFromAServerThatLagsIsForgotten(t *testing.T) {
+	eitherLog(t, whatWasCachedFromAServerThatLagsIsForgotten, whatWasCachedFromAServerThatLagsIsForgottenAroundKafka)
+}
+
+func whatWasCachedFromAServerThatLagsIsForgotten(t *testing.T) {
 	t.Parallel()
 	for what, restarts := range testbed.SomeOf(t, map[string]bool{
 		"freshet runs on": false, "freshet is killed meanwhile": true,
@@ -126,7 +130,7 @@ func TestWhatWasCachedFromAServerThatLagsIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAroundKafkaWhatWasCachedFromAServerThatLagsIsForgotten(t *testing.T) {
+func whatWasCachedFromAServerThatLagsIsForgottenAroundKafka(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newTakenOver(newSite(t, source).around(t, testbed.SharedKafka(t)))

@@ -21,6 +21,10 @@ func truncated(st *app.Status) bool {
 // A TRUNCATE leaves no row events, and keys of free text are not looked for: they stay cached. However freshet is
 // started again after it, its user is informed.
 func TestATruncateIsInDoubtThroughAKill(t *testing.T) {
+	eitherLog(t, aTruncateIsInDoubtThroughAKill, aTruncateIsInDoubtThroughAKillAroundKafka)
+}
+
+func aTruncateIsInDoubtThroughAKill(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
@@ -85,7 +89,7 @@ func (s *site) doubtIsDismissed(id string) {
 }
 
 // Each group dismisses it for its own Redis.
-func TestATruncateIsInDoubtThroughAKillAroundKafka(t *testing.T) {
+func aTruncateIsInDoubtThroughAKillAroundKafka(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
 	s.source.Exec(t, "ALTER TABLE shop.product ADD COLUMN name VARCHAR(20) NOT NULL DEFAULT 'a'")

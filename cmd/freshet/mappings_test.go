@@ -26,6 +26,10 @@ func (s *site) doubtAbout(template string) (id string) {
 }
 
 func TestWhatNewMappingsNameCanBeForgotten(t *testing.T) {
+	eitherLog(t, whatNewMappingsNameCanBeForgotten, whatNewMappingsNameCanBeForgottenAroundKafka)
+}
+
+func whatNewMappingsNameCanBeForgotten(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
@@ -35,7 +39,7 @@ func TestWhatNewMappingsNameCanBeForgotten(t *testing.T) {
 	})
 }
 
-func TestWhatNewMappingsNameCanBeForgottenAroundKafka(t *testing.T) {
+func whatNewMappingsNameCanBeForgottenAroundKafka(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	s.keys = []string{"product:{id}"}

@@ -117,6 +117,10 @@ func (o *older) restart() {
 }
 
 func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
+	eitherLog(t, changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot, changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshotAroundKafka)
+}
+
+func changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
@@ -142,6 +146,10 @@ func TestASecondRestartBeginsTheRedoAgain(t *testing.T) {
 
 // What a redo has not done yet, a snapshot from its middle lacks.
 func TestASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
+	eitherLog(t, aSnapshotFromTheMiddleOfARedoSaysWhereToBegin, aSnapshotFromTheMiddleOfARedoSaysWhereToBeginAroundKafka)
+}
+
+func aSnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
 	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
@@ -172,6 +180,10 @@ func TestChangesAreDoneAgainWhenRedisWentBackWhileFreshetWasDown(t *testing.T) {
 
 // Redis' file of commands lacks its end after the loss of a machine.
 func TestChangesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T) {
+	eitherLog(t, changesAreDoneAgainWhenRedisLostTheEndOfItsLog, changesAreDoneAgainWhenRedisLostTheEndOfItsLogAroundKafka)
+}
+
+func changesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T) {
 	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t), "--appendonly", "yes", "--appendfsync", "no")
 	file := o.log()
@@ -265,6 +277,10 @@ func TestAllKeysAreForgottenWhenNobodyKnowsHowOldTheDataIs(t *testing.T) {
 }
 
 func TestTheOperatorSaysHowFarToGoBack(t *testing.T) {
+	eitherLog(t, theOperatorSaysHowFarToGoBack, theOperatorSaysHowFarToGoBackAroundKafka)
+}
+
+func theOperatorSaysHowFarToGoBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.redisMore = ", failover_window: 1h"

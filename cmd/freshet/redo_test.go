@@ -210,6 +210,10 @@ func (o *older) left() (n int) {
 }
 
 func TestAnOperatorHasChangesDoneAgain(t *testing.T) {
+	eitherLog(t, anOperatorHasChangesDoneAgain, anOperatorHasChangesDoneAgainAroundKafka)
+}
+
+func anOperatorHasChangesDoneAgain(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)

@@ -40,6 +40,14 @@ func either(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
 	onEach(t, testbed.Some(t, databases), f)
 }
 
+// eitherLog runs a test with both event logs in a soak, and else with one of them.
+func eitherLog(t *testing.T, embedded, kafka func(t *testing.T)) {
+	t.Parallel()
+	for name, f := range testbed.SomeOf(t, map[string]func(*testing.T){"embedded": embedded, "kafka": kafka}) {
+		t.Run(name, f)
+	}
+}
+
 // onEach runs a test on each kind of server, and returns once all have ended. They mostly wait, so they run at a time.
 func onEach(t *testing.T, of []database, f func(t *testing.T, source *testbed.Server)) {
 	t.Run("on", func(t *testing.T) {

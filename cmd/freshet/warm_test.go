@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -199,6 +198,7 @@ func (s *site) keepWriting(id func() int) (stop func()) {
 				s.t.Error(err)
 				return
 			}
+			rest(writing, testbed.Cut(5*time.Millisecond, 0))
 		}
 	}()
 	return func() {
@@ -212,10 +212,7 @@ func (s *site) keepWriting(id func() int) (stop func()) {
 func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
-		rows, pace := 20_000, 2_000
-		if os.Getenv("FRESHET_SOAK") != "" {
-			rows, pace = 1_000_000, 50_000
-		}
+		rows, pace := testbed.Cut(8_000, 1_000_000), testbed.Cut(1_000, 50_000)
 		s := newSite(t, source)
 		s.mappings, s.extra = rebuilt, fmt.Sprintf("scope_rate: %d\n", pace)
 		s.fill(rows)
