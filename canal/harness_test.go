@@ -128,6 +128,16 @@ func onEach(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
 	}
 }
 
+// onOne runs a test on each kind of server in a soak, and else on one of them: what it tries at every event is long.
+func onOne(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
+	for _, k := range testbed.Some(t, shared) {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, k.get(t))
+		})
+	}
+}
+
 // wantRows waits for the rows, in this order; "DB" stands for the database's name.
 func (r *running) wantRows(d *database, want ...string) {
 	r.t.Helper()

@@ -44,8 +44,9 @@ func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 		t.Errorf("read to %s, want %s", p.String(), end.String())
 	}
 	texts := r.texts()
-	for i, e := range r.ends {
-		p := began
+	all := testbed.Seeded(t).Perm(len(r.ends))
+	for _, i := range all[:testbed.Cut(min(5, len(all)), len(all))] {
+		e, p := r.ends[i], began
 		p.GTIDs = began.GTIDs.Clone()
 		for _, e := range r.ends[:i+1] {
 			p.Advance(e)

@@ -18,7 +18,7 @@ func TestNumbersReadLatePrintAsTheyWereOrAreInDoubt(t *testing.T) {
 		"int zerofill", "int(25) zerofill", "float(7,3)", "decimal(8,2) zerofill", "double(9,2) zerofill",
 		"bigint unsigned",
 	}
-	for _, m := range metadata {
+	for _, m := range testbed.Some(t, metadata) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)

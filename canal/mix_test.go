@@ -196,7 +196,7 @@ func (m *recorded) eachBoundary(t *testing.T, f func(n int, r *running, p *proxy
 }
 
 func TestAfterACutBehindAnyEventNothingIsMissingAndNothingComesTwice(t *testing.T) {
-	onEach(t, func(t *testing.T, s *testbed.Server) {
+	onOne(t, func(t *testing.T, s *testbed.Server) {
 		m := recordMix(t, s)
 		n := m.eachBoundary(t, func(n int, r *running, p *proxy.Binlog) {
 			p.Reset()
@@ -214,7 +214,7 @@ func TestAfterACutBehindAnyEventNothingIsMissingAndNothingComesTwice(t *testing.
 }
 
 func TestAfterAKillBehindAnyEventNothingIsMissingAndVersionsAreTheSame(t *testing.T) {
-	onEach(t, func(t *testing.T, s *testbed.Server) {
+	onOne(t, func(t *testing.T, s *testbed.Server) {
 		m := recordMix(t, s)
 		n := m.eachBoundary(t, func(n int, r *running, p *proxy.Binlog) {
 			r.mu.Lock()

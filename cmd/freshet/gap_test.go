@@ -347,7 +347,8 @@ func TestAGapThatFreshetIsKilledOverIsPassedAllTheSame(t *testing.T) {
 
 // What an XA transaction had changed that was prepared before the gap says nothing about one that has its XID after it.
 func TestAnXATransactionThatWasPreparedWithinTheGapIsInDoubt(t *testing.T) {
-	eitherLog(t, anXATransactionThatWasPreparedWithinTheGapIsInDoubt, anXATransactionThatWasPreparedWithinTheGapIsInDoubtAroundKafka)
+	eitherLog(t,
+		anXATransactionThatWasPreparedWithinTheGapIsInDoubt, anXATransactionThatWasPreparedWithinTheGapIsInDoubtAroundKafka)
 }
 
 func anXATransactionThatWasPreparedWithinTheGapIsInDoubt(t *testing.T) {

@@ -117,7 +117,9 @@ func (o *older) restart() {
 }
 
 func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
-	eitherLog(t, changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot, changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshotAroundKafka)
+	eitherLog(t,
+		changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot,
+		changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshotAroundKafka)
 }
 
 func changesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
