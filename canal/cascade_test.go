@@ -329,10 +329,7 @@ func TestATableThatIsLockedHoldsUpNoOther(t *testing.T) {
 // TestAFirstStartIsNotHeldUpByATableThatIsLocked has one table locked while the columns of all are asked for.
 func TestAFirstStartIsNotHeldUpByATableThatIsLocked(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, start(t), "create table DB.t (id int primary key)",

@@ -26,10 +26,7 @@ type replicas struct {
 // onPairs runs a test on a pair of each kind that has GTIDs.
 func onPairs(t *testing.T, f func(t *testing.T, p *replicas)) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, newReplicas(t, start, name == "MariaDB", "--binlog-row-metadata=FULL"))

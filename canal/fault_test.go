@@ -137,10 +137,7 @@ func awaitNoDump(t testing.TB, d *database) {
 
 func TestARestartOfTheServerIsOutlived(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")

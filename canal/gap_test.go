@@ -95,10 +95,7 @@ func TestTransactionsThatTheServerHasLostAreAGap(t *testing.T) {
 // GTIDs alone nothing is missing.
 func TestNumbersThatAreUsedAgainAfterACrashAreAGap(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--sync-binlog=0")
@@ -139,10 +136,7 @@ func TestWithoutGTIDsAnotherServerIsAGap(t *testing.T) {
 // own.
 func TestAnotherServerWithOurTransactionsRaisesTheEpoch(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, second := start(t, "--binlog-row-metadata=FULL"), start(t, "--binlog-row-metadata=FULL")
@@ -357,9 +351,7 @@ func begunAt(t testing.TB, r *running, s *testbed.Server) int64 {
 // were read.
 func TestNumbersThatWereGivenOutAgainAndPurgedAreAGap(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")
@@ -396,9 +388,7 @@ func TestNumbersThatWereGivenOutAgainAndPurgedAreAGap(t *testing.T) {
 // What is purged of what was read is none, whether the position is of its own transactions or of those of its source.
 func TestWhatWasReadMayBePurged(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")

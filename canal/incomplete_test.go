@@ -35,10 +35,7 @@ func shopOptions(s *testbed.Server) Options {
 
 func TestABinlogThatLeavesOutMappedTablesIsFound(t *testing.T) {
 	t.Parallel()
-	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for flavor, start := range testbed.Databases {
 		for _, c := range []struct {
 			arg  string
 			want []string

@@ -49,10 +49,7 @@ func TestTheHeadroomIsNotShownBeforeItIsKnown(t *testing.T) {
 
 func TestASourceThatPurgesSoonerThanItsSettingIsSeen(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "--binlog-expire-logs-seconds=864000")
 			d := newDatabase(t, s, "create table DB.t (id int primary key)")
@@ -125,10 +122,7 @@ func TestTheSettingOfRDSDecidesThere(t *testing.T) {
 func TestTheHeadroomIsThatOfARealPurge(t *testing.T) {
 	t.Parallel()
 	const kept = 30
-	for name, start := range testbed.SomeOf(t, map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	}) {
+	for name, start := range testbed.SomeOf(t, testbed.Databases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, fmt.Sprintf("--binlog-expire-logs-seconds=%d", kept), "--max-binlog-size=4096")

@@ -106,10 +106,7 @@ func TestAStartThatMakesNoSenseIsAnError(t *testing.T) {
 // TestNowIsWhatEverybodySees starts while a commit is held whose event is in the binlog already: it must be read.
 func TestNowIsWhatEverybodySees(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")
@@ -172,10 +169,7 @@ func TestAFirstStartOnABusyServerFindsAPlace(t *testing.T) {
 
 func TestAnEmptyServerIsAPlaceToStart(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")
@@ -359,10 +353,7 @@ func TestCatchingUpEndsWhenEverythingIsReadAndVisible(t *testing.T) {
 // One that was made before is asked for when its first rows come.
 func TestTheEarliestStartReadsTheBinlogOnceWhereItMakesTheTables(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL":   testbed.MySQL,
-		"MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t)

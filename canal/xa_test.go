@@ -151,9 +151,7 @@ func TestTheStateOfXASurvives(t *testing.T) {
 // table: what is in doubt comes with XA PREPARE, so that it is so again then.
 func TestAStatementInAnXATransactionIsInDoubtWhenItIsCommitted(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
-	} {
+	for name, start := range testbed.Databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-format=STATEMENT")

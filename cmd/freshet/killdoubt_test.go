@@ -36,11 +36,7 @@ const livesKeys = 700
 // It is one doubt, which freshet must know after each start: otherwise the next step is never reached.
 func TestAFreshetThatIsKilledAtAnyStepOfADoubtGoesOnWithIt(t *testing.T) {
 	t.Parallel()
-	servers := map[string]func(testing.TB, ...string) *testbed.Server{"mariadb": testbed.MariaDB}
-	if testbed.Soak() {
-		servers["mysql"] = testbed.MySQL
-	}
-	for name, start := range servers {
+	for name, start := range testbed.SomeOf(t, testbed.Databases) {
 		t.Run(name, func(t *testing.T) {
 			l := newLives(t, start(t))
 			l.beforeItIsWritten()

@@ -3,6 +3,7 @@ package examples
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,14 +42,11 @@ func names(t *testing.T) []string {
 func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
 	on := map[string][]string{}
 	for _, name := range names(t) {
-		for _, flavor := range testbed.Some(t, []string{"mysql", "mariadb"}) {
+		for _, flavor := range testbed.Some(t, slices.Sorted(maps.Keys(testbed.Databases))) {
 			on[flavor] = append(on[flavor], name)
 		}
 	}
-	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"mysql":   testbed.MySQL,
-		"mariadb": testbed.MariaDB,
-	} {
+	for flavor, start := range testbed.Databases {
 		t.Run(flavor, func(t *testing.T) {
 			t.Parallel()
 			source := start(t, "--binlog-row-metadata=FULL")

@@ -74,19 +74,13 @@ func crowded(server *testbed.Server) {
 	server.DB().SetMaxIdleConns(40)
 }
 
-// starts start a server of each flavor.
-var starts = map[string]func(testing.TB, ...string) *testbed.Server{
-	"mysql":   testbed.MySQL,
-	"mariadb": testbed.MariaDB,
-}
-
 // oneFlavor runs a test on MySQL and on MariaDB in a soak, side by side, and else on one of them, by chance.
 func oneFlavor(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
 	t.Parallel()
-	for _, name := range testbed.Some(t, []string{"mysql", "mariadb"}) {
+	for name, start := range testbed.SomeOf(t, testbed.Databases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(t, starts[name])
+			f(t, start)
 		})
 	}
 }

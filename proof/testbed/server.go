@@ -78,6 +78,9 @@ type Server struct {
 	owned *instanceDir
 }
 
+// Databases start a private server of each kind, by the kind's name.
+var Databases = map[string]func(t testing.TB, args ...string) *Server{"MySQL": MySQL, "MariaDB": MariaDB}
+
 // MySQL starts a private MySQL server for the test: GTIDs on, row metadata and all else at
 // the server's default unless args say otherwise. It ends with the test.
 func MySQL(t testing.TB, args ...string) *Server {
