@@ -161,16 +161,20 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 // exchange sends commands in one round trip, and gives each call its answer.
 func (s *Single) exchange(ctx context.Context, packed []write.Packed) {
 	pipe := s.client.Pipeline()
-	replies := make([]*redis.Cmd, len(packed))
+	replies := make([]redis.Cmd, len(packed))
 	for i, p := range packed {
 		queueAsking(ctx, pipe, p.Calls[0].Asking)
-		replies[i] = redis.NewCmd(ctx, p.Args...)
-		_ = pipe.Process(ctx, replies[i]) // only queues
+		replies[i] = *redis.NewCmd(ctx, p.Args...) // together: one piece of memory for all
+		_ = pipe.Process(ctx, &replies[i])         // only queues
 	}
 	keyed := packed[max(0, slices.IndexFunc(packed, func(p write.Packed) bool { return p.Calls[0].Key() != "" }))].Calls[0]
 	waited := s.waitIn(ctx, pipe, keyed.Key(), keyed.Asking)
 	_, failed := pipe.Exec(ctx)
-	if waited.made(failed) || slices.ContainsFunc(replies, isAnswered) { // as in Unlink
+	answered := false
+	for i := range replies {
+		answered = answered || replies[i].Err() != nil || replies[i].Val() != nil
+	}
+	if answered || waited.made(failed) { // as in Unlink
 		failed = nil
 	}
 	s.despite(ctx, waited)
@@ -188,8 +192,6 @@ func (s *Single) exchange(ctx context.Context, packed []write.Packed) {
 		p.Answer(reply, err)
 	}
 }
-
-func isAnswered(c *redis.Cmd) bool { return c.Err() != nil || c.Val() != nil }
 
 // queueAsking has the next command of a pipeline served by the node that its slot is being moved to.
 func queueAsking(ctx context.Context, pipe redis.Pipeliner, asking bool) {

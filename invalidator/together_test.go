@@ -2,6 +2,7 @@ package invalidator
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,48 @@ func TestAKeyThatMayNotBeTouchedHoldsUpNoneOfItsCall(t *testing.T) {
 		t.Errorf("%s, %v", outcomes[1], errs[1])
 	}
 	g.written([]string{"k:0", "k:1"}, []write.Outcome{outcomes[0], outcomes[2]}, []error{errs[0], errs[2]})
+}
+
+// deletes are items that delete.
+func (g *together) deletes(keys ...string) (items []*write.Item) {
+	for _, k := range keys {
+		items = append(items, &write.Item{Key: k, Action: event.ActionDelete, Intent: event.IntentForget, Source: "s"})
+	}
+	return items
+}
+
+func TestDeletesShareACommandAndEachHasItsAnswer(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~k:*", "~freshet:*", "+@all")
+	g := newTogether(t, server, asSome(server))
+	keys := keysOf(250)
+	g.known(keys[:120]...)
+	server.Do(t, "config", "resetstat")
+	outcomes, errs := g.do(g.deletes(keys...)...)
+	removed := 0
+	for i, o := range outcomes {
+		if errs[i] != nil {
+			t.Fatalf("%s: %v", keys[i], errs[i])
+		}
+		if o == write.Removed {
+			removed++
+		}
+	}
+	text := server.Client().InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_unlink"]
+	if removed != 120 || !strings.HasPrefix(text, "calls=3,") {
+		t.Errorf("%d of 120 removed with %s", removed, text)
+	}
+	// One that Redis refuses is in trouble alone.
+	g.known("k:0", "k:1")
+	server.Do(t, "set", "forbidden", "old")
+	outcomes, errs = g.do(g.deletes("k:0", "forbidden", "k:1")...)
+	if outcomes[0] != write.Removed || outcomes[2] != write.Removed || errs[0] != nil || errs[2] != nil ||
+		retry.ClassifyRedis(errs[1]) != retry.Key {
+		t.Errorf("%v, %v", outcomes, errs)
+	}
+	if n := server.Client().Exists(t.Context(), "k:0", "k:1", "forbidden").Val(); n != 1 {
+		t.Errorf("%d keys are left", n)
+	}
 }
 
 func TestWhatRedisRefusesIsRefusedToEachCall(t *testing.T) {

@@ -84,6 +84,7 @@ func (b *Builder) Append(calls []*Call, it *Item) []*Call {
 	}
 	c := b.call(2)
 	c.add("unlink", b.key(it))
+	c.keys = 1
 	return append(calls, c)
 }
 

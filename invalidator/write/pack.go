@@ -8,12 +8,15 @@ import (
 
 // A script call costs Redis several times what a plain write does before it has done anything. So calls of a round trip
 // that are of one script, with the same arguments but for their keys and what belongs to these, share one call. Such a
-// call does what they would have done one after the other.
+// call does what they would have done one after the other. Plain UNLINKs share one as well: a command of its own for
+// each key costs the client and Redis twice as much.
 const (
-	// packKeys, packWords and packBytes bound a call of several: it keeps Redis from doing else for about 0.1 ms.
-	packKeys  = 16
-	packWords = 512
-	packBytes = 64 << 10
+	// packKeys, packUnlinks, packWords and packBytes bound a call of several: it keeps Redis from doing else for about
+	// 0.1 ms.
+	packKeys    = 16
+	packUnlinks = 100
+	packWords   = 512
+	packBytes   = 64 << 10
 	// packOpen is how many of them are filled at a time: a change of a member is a call that removes, and one that adds.
 	packOpen = 4
 )
@@ -63,7 +66,7 @@ func share(open []Packed, c *Call, slots bool) int {
 	for at := len(open) - 1; at >= 0; at-- {
 		p := &open[at]
 		if p.Calls[0].isLike(c) && p.hasRoom(c) && (!slots || p.Calls[0].sameKey(c)) &&
-			!slices.ContainsFunc(p.Calls, c.follows) {
+			(c.Script == nil || !slices.ContainsFunc(p.Calls, c.follows)) { // to unlink a key twice does no more than once
 			return at
 		}
 		if slices.ContainsFunc(p.Calls, c.sameKey) {
@@ -75,7 +78,11 @@ func share(open []Packed, c *Call, slots bool) int {
 
 // hasRoom reports whether a command can take another call.
 func (p *Packed) hasRoom(c *Call) bool {
-	return len(p.Calls) < packKeys && p.words+len(c.words) <= packWords && p.bytes+c.Bytes() <= packBytes
+	most := packKeys
+	if c.Script == nil {
+		most = packUnlinks
+	}
+	return len(p.Calls) < most && p.words+len(c.words) <= packWords && p.bytes+c.Bytes() <= packBytes
 }
 
 // add adds a call.
@@ -94,7 +101,7 @@ func (c *Call) isLike(o *Call) bool {
 	if c.Script != o.Script || c.keys != o.keys || c.subject != o.subject || len(c.words) != len(o.words) || o.Asking {
 		return false
 	}
-	for i := beforeKeys + c.keys; i < c.own(); i++ {
+	for i := c.first() + c.keys; i < c.own(); i++ {
 		if c.words[i] != o.words[i] {
 			return false
 		}
@@ -104,23 +111,45 @@ func (c *Call) isLike(o *Call) bool {
 
 // epoch is the beginning of the call's version that says of which epoch it is: see [Builder.ordered].
 func (c *Call) epoch() string {
+	if c.Script == nil {
+		return ""
+	}
 	version := c.words[c.own()]
 	return version[:version[0]-'0'+2]
 }
 
-func (c *Call) sameKey(o *Call) bool { return c.words[beforeKeys] == o.words[beforeKeys] }
+func (c *Call) sameKey(o *Call) bool { return c.words[c.first()] == o.words[o.first()] }
+
+// first is the place of the call's first key among its words.
+func (c *Call) first() int {
+	if c.Script == nil {
+		return 1
+	}
+	return beforeKeys
+}
 
 // own is the first of the words that belong to the call's key, after those that calls have in common.
-func (c *Call) own() int { return beforeKeys + c.keys + guardArgs }
+func (c *Call) own() int {
+	if c.Script == nil {
+		return len(c.words)
+	}
+	return beforeKeys + c.keys + guardArgs
+}
 
 // together returns the arguments of one call that does what some do that are alike.
 func together(calls []*Call) []any {
 	first := calls[0]
 	own := first.own()
 	args := make([]any, 0, own+len(calls)*(first.keys+len(first.words)-own))
-	args = append(args, first.Args[0], first.Script.several.SHA, strconv.Itoa(len(calls)*first.keys))
+	args = append(args, first.Args[0])
+	if first.Script != nil {
+		args = append(args, first.Script.several.SHA, strconv.Itoa(len(calls)*first.keys))
+	}
 	for _, c := range calls {
-		args = append(args, c.Args[beforeKeys:beforeKeys+c.keys]...)
+		args = append(args, c.Args[c.first():c.first()+c.keys]...)
+	}
+	if first.Script == nil {
+		return args
 	}
 	args = append(args, first.Args[beforeKeys+first.keys:own]...)
 	for _, c := range calls {
@@ -149,13 +178,34 @@ func (p *Packed) Answer(reply any, err error) {
 	replies, ok := reply.([]any)
 	switch {
 	case len(p.Calls) == 1:
-		replies = []any{reply}
+		p.Calls[0].Reply, p.Calls[0].Err = nil, err
+		if err == nil {
+			p.Calls[0].Reply = reply
+		}
+		return
+	case err == nil && p.Calls[0].Script == nil:
+		p.count(reply)
+		return
 	case err == nil && (!ok || len(replies) != len(p.Calls)):
 		err = fmt.Errorf("unexpected reply %T to %d calls in one", reply, len(p.Calls))
 	}
 	for i, c := range p.Calls {
 		if c.Reply, c.Err = nil, err; err == nil {
 			c.Reply = replies[i]
+		}
+	}
+}
+
+// count gives each UNLINK of several in one its answer. Redis says how many of the keys there were, not which: the
+// first ones are taken for them, since all that anybody asks is how many.
+func (p *Packed) count(reply any) {
+	n, ok := reply.(int64)
+	for _, c := range p.Calls {
+		if c.Reply, c.Err = int64(0), nil; !ok {
+			c.Err = fmt.Errorf("unexpected reply %T to UNLINK", reply)
+		} else if n > 0 {
+			c.Reply = int64(1)
+			n--
 		}
 	}
 }

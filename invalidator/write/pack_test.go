@@ -194,13 +194,20 @@ func (s *several) play(r *rig, in *scripts, pack func([]*Call) []Packed) (seen s
 	in.run(calls)
 	packed = pack(calls)
 	sendPacked(r.Context(), r.client, packed)
-	from := 0
+	from, removed := 0, 0
 	for i, it := range s.items {
 		outcome, err := r.b.Outcome(it, calls[from:ends[i]])
+		if it.Action == event.ActionDelete && err == nil { // how many there were is known, not which
+			if outcome == Removed {
+				removed++
+			}
+			outcome = 0
+		}
 		seen += fmt.Sprintf("%s %s %s %s at %s: %s %v, begun %d\n", it.Action, it.Intent, it.Key, printable(it.Fields),
 			it.Version, outcome, err, r.b.Begun(calls[from:ends[i]]))
 		from = ends[i]
 	}
+	seen += fmt.Sprintf("%d removed\n", removed)
 	for _, k := range severalKeys {
 		for _, kind := range []Kind{"", KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
 			key := k
@@ -252,6 +259,40 @@ func TestSeveralKeysInACallAreAsOneAfterTheOther(t *testing.T) {
 		})
 		if shared == 0 || settled == 0 || mixed == 0 {
 			r.Errorf("%d calls of several, %d of which wrote all and %d some", shared, settled, mixed)
+		}
+	})
+}
+
+// UNLINKs share a command, too, among other calls and about keys that these are about.
+func TestUnlinksInACommandAreAsOneAfterTheOther(t *testing.T) {
+	both(t, func(r *rig) {
+		r.b.entries = "5"
+		whole := simulated(t)
+		r.load(whole)
+		shared := 0
+		rapid.Check(r.TB.(*testing.T), func(t *rapid.T) {
+			s := newSeveral(rapid.Uint64().Draw(t, "seed"))
+			share := one(s.rng, 0.3, 0.6, 1)
+			for _, it := range s.items {
+				if s.chance(share) {
+					*it = Item{Key: it.Key, Action: event.ActionDelete, Intent: event.IntentForget, Source: "s", Version: it.Version}
+				}
+			}
+			r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
+			want, _ := s.play(r, whole, Alone)
+			r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
+			have, packed := s.play(r, whole, func(calls []*Call) []Packed { return Pack(calls, false) })
+			if have != want {
+				t.Fatalf("%v\nin few calls:\n%sone by one:\n%s", s.state, have, want)
+			}
+			for _, p := range packed {
+				if len(p.Calls) > 1 && p.Calls[0].Script == nil {
+					shared++
+				}
+			}
+		})
+		if shared == 0 {
+			r.Error("no two of them share a command")
 		}
 	})
 }
