@@ -168,10 +168,7 @@ func (s *struckCluster) killFreshetMigrating() {
 // newMigratingSite is a site with freshet and a cluster whose servers move slots by themselves.
 func newMigratingSite(t *testing.T, source *testbed.Server) *clusterSite {
 	t.Helper()
-	s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3})
-	if !s.cluster.Migrates(t) {
-		t.Skipf("%s does not know CLUSTER MIGRATESLOTS", s.cluster.Masters[0].Version)
-	}
+	s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3, Valkey: true})
 	s.run()
 	s.finished(s.site)
 	return s

@@ -234,11 +234,8 @@ func TestSlotsThatMoveAreNoDoubt(t *testing.T) {
 // Valkey moves slots by itself, there and back, and somebody ends a move half-way.
 func TestSlotsThatMigrateAreNoDoubt(t *testing.T) {
 	t.Parallel()
-	r := newClusterRig(t, testbed.ClusterOptions{Masters: 3})
+	r := newClusterRig(t, testbed.ClusterOptions{Masters: 3, Valkey: true})
 	c := r.cluster
-	if !c.Migrates(t) {
-		t.Skipf("%s does not know CLUSTER MIGRATESLOTS", c.Masters[0].Version)
-	}
 	r.fill()
 	r.finish("a")
 	slots := r.has(0)[:200]

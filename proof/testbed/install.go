@@ -17,7 +17,7 @@ import (
 const (
 	mariaDBPackages  = "mariadb-server-core mariadb-client-core"
 	redisPackages    = "redis-tools" // its redis-check-rdb is the server, when called redis-server
-	sidPackages      = "mysql-server-core,redis-server"
+	sidPackages      = "mysql-server-core,redis-server,valkey-server"
 	sidMirror        = "http://deb.debian.org/debian"
 	compilerPackages = "gcc libc6-dev" // what go test -race needs
 )
@@ -45,7 +45,9 @@ func Install(ctx context.Context, log io.Writer) error {
 	if err := in.compiler(ctx); err != nil {
 		return err
 	}
-	finds := []func(context.Context) (*program, error){in.mysql, in.mariadb, in.redis, in.prometheus}
+	finds := []func(context.Context) (*program, error){
+		in.mysql, in.mariadb, in.redis, in.redis8, in.valkey, in.prometheus,
+	}
 	for _, version := range KafkaVersions() {
 		finds = append(finds, func(ctx context.Context) (*program, error) { return in.kafka(ctx, version) })
 	}
@@ -139,10 +141,12 @@ func (in *installer) compiler(ctx context.Context) error {
 	}))
 }
 
-// sid makes a directory with a minimal Debian sid that holds MySQL and Redis. Nothing of it
-// touches the system: its programs are run from there with its own libraries.
+// sid makes a directory with a minimal Debian sid that holds MySQL, Redis 8 and Valkey. Nothing of it
+// touches the system: its programs are run from there with its own libraries. Sid has one version of
+// each, and moves on; that these are Debian's is checked with the keys of its archive.
 func (in *installer) sid(ctx context.Context, dir string) error {
-	if _, err := exec.LookPath("debootstrap"); err != nil {
+	keys, _ := filepath.Glob("/usr/share/keyrings/debian-archive-keyring.*")
+	if _, err := exec.LookPath("debootstrap"); err != nil || len(keys) == 0 {
 		if err := in.apt(ctx, "debootstrap", "debian-archive-keyring"); err != nil {
 			return err
 		}
@@ -151,8 +155,8 @@ func (in *installer) sid(ctx context.Context, dir string) error {
 	if err := asRoot(ctx, "rm", "-rf", part); err != nil {
 		return err
 	}
-	if err := asRoot(ctx, "debootstrap", "--variant=minbase", "--include="+sidPackages, "sid", part,
-		sidMirror); err != nil {
+	if err := asRoot(ctx, "debootstrap", "--force-check-gpg", "--variant=minbase", "--include="+sidPackages, "sid",
+		part, sidMirror); err != nil {
 		return err
 	}
 	// The downloaded archives are half of the space.

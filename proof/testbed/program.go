@@ -98,9 +98,9 @@ func (in *installer) sidDir(ctx context.Context, name, variable string) (string,
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "sid-mysql")
+	dir := filepath.Join(cache, "sid")
 	return dir, in.ensure(ctx, need{
-		what:    "MySQL and Redis 8 (debootstrap of Debian sid with " + sidPackages + " into " + dir + ")",
+		what:    "MySQL, Redis 8 and Valkey (debootstrap of Debian sid with " + sidPackages + " into " + dir + ")",
 		present: func() bool { return isDir(dir) },
 		can:     canInstall,
 		install: func(ctx context.Context) error { return in.sid(ctx, dir) },
@@ -167,6 +167,31 @@ func (in *installer) redis8(ctx context.Context) (*program, error) {
 		return nil, err
 	}
 	return programIn(ctx, root, "redis-server", "redis-server")
+}
+
+// valkeyMajor is the first Valkey that moves slots of a cluster by itself.
+const valkeyMajor = 9
+
+// valkey finds a Valkey that moves slots of a cluster by itself: the one that the user names, else the one that comes
+// with MySQL. What the user names may also be Redis, or an older Valkey: for these there are other tests.
+func (in *installer) valkey(ctx context.Context) (*program, error) {
+	p, err := named(ctx, EnvRedisHome, "redis-server", "redis-server", "valkey-server")
+	if err != nil {
+		return nil, err
+	}
+	if p != nil && filepath.Base(p.argv[len(p.argv)-1]) == "valkey-server" && atLeast(p.version, valkeyMajor) {
+		return p, nil
+	}
+	root, err := in.sidDir(ctx, "valkey-server", EnvRedis)
+	if err != nil {
+		return nil, err
+	}
+	p, err = programIn(ctx, root, "valkey-server", "valkey-server")
+	if err == nil && !atLeast(p.version, valkeyMajor) {
+		err = fmt.Errorf("testbed: Valkey in %s is %s, and tests need %d.0: remove the directory, and Debian sid is "+
+			"installed as it is today", root, p.version, valkeyMajor)
+	}
+	return p, err
 }
 
 // redisLink makes the link by whose name redis-check-rdb becomes the server.

@@ -47,6 +47,12 @@ func Redis8(t testing.TB, args ...string) *RedisServer {
 	return forTest(t, StartRedis, Options{Args: args, Newest: true})
 }
 
+// Valkey is Redis with a Valkey that moves slots of a cluster by itself.
+func Valkey(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	return forTest(t, StartRedis, Options{Args: args, Valkey: true})
+}
+
 // SharedRedis is the server that FRESHET_TEST_REDIS names, or a private one. Take a key prefix
 // that no other test has.
 func SharedRedis(t testing.TB) *RedisServer {
@@ -60,7 +66,10 @@ func StartRedis(ctx context.Context, o Options) (*RedisServer, error) {
 		return sharedRedis(ctx, address)
 	}
 	find := o.installer().redis
-	if o.Newest {
+	switch {
+	case o.Valkey:
+		find = o.installer().valkey
+	case o.Newest:
 		find = o.installer().redis8
 	}
 	p, err := find(ctx)

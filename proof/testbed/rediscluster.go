@@ -16,6 +16,8 @@ import (
 type ClusterOptions struct {
 	// Masters is how many masters share the slots, and Replicas how many replicas each has.
 	Masters, Replicas int
+	// Valkey has servers that move slots by themselves: [RedisCluster.Migrate].
+	Valkey bool
 	// Args are further arguments of every server.
 	Args []string
 }
@@ -26,6 +28,7 @@ type RedisCluster struct {
 	Masters, Replicas []*RedisServer
 
 	args    []string
+	valkey  bool
 	members []*RedisServer
 }
 
@@ -35,7 +38,7 @@ const clusterSlots = 1 << 14
 // Cluster starts a Redis Cluster that fails over soon after a master is dead. It ends with the test.
 func Cluster(t testing.TB, o ClusterOptions) *RedisCluster {
 	t.Helper()
-	c := &RedisCluster{args: append([]string{
+	c := &RedisCluster{valkey: o.Valkey, args: append([]string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no",
 		"--repl-diskless-sync-delay", "0",
 	}, o.Args...)}
@@ -60,7 +63,7 @@ func Cluster(t testing.TB, o ClusterOptions) *RedisCluster {
 
 func (c *RedisCluster) start(t testing.TB) *RedisServer {
 	t.Helper()
-	return forTest(t, StartRedis, Options{Args: c.args})
+	return forTest(t, StartRedis, Options{Args: c.args, Valkey: c.valkey})
 }
 
 // meet has another server and those that are in the cluster get to know each other.

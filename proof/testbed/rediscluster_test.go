@@ -37,10 +37,7 @@ func TestAClusterMovesSlotsAndFailsOver(t *testing.T) {
 
 // Where servers move slots by themselves, all keys have moved with them, and none if that was ended half-way.
 func TestAClusterMovesSlotsByItself(t *testing.T) {
-	c := Cluster(t, ClusterOptions{Masters: 2})
-	if !c.Migrates(t) {
-		t.Skipf("%s does not know CLUSTER MIGRATESLOTS", c.Masters[0].Version)
-	}
+	c := Cluster(t, ClusterOptions{Masters: 2, Valkey: true})
 	client := c.Client(nil)
 	t.Cleanup(func() { Must(t, client.Close()) })
 	for i := range 50 {

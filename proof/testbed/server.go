@@ -46,6 +46,8 @@ type Options struct {
 	// Newest asks for Redis 8 rather than for the Redis of the machine. The databases have one
 	// version each.
 	Newest bool
+	// Valkey asks for Valkey, from 9.0 on, rather than for the Redis of the machine.
+	Valkey bool
 	// Dir is where the instance's directory is made. Default: the temporary directory, or for tests memory. The
 	// path must be short, a Unix socket's path has at most 107 bytes.
 	Dir string

@@ -2,6 +2,7 @@ package testbed_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,6 +89,16 @@ func TestRedis8(t *testing.T) {
 	}
 	s.Do(t, "hset", "h", "f", "v")
 	s.Do(t, "hexpire", "h", "10", "fields", "1", "f") // new in 7.4
+}
+
+func TestValkey(t *testing.T) {
+	s := testbed.Valkey(t)
+	if n, err := strconv.Atoi(strings.Split(s.Version, ".")[0]); n < 9 || err != nil {
+		t.Fatalf("version %s", s.Version)
+	}
+	if known := s.Do(t, "command", "info", "cluster|migrateslots").([]any); known[0] == nil {
+		t.Error("it does not move slots by itself")
+	}
 }
 
 func TestSharedServersAreThoseOfTheEnvironment(t *testing.T) {

@@ -1,6 +1,6 @@
 // Command testbed installs the servers that freshet's tests use, or runs them for a human.
 //
-//	testbed install   finds or installs MySQL, MariaDB with its test suites, Redis, Kafka and Prometheus
+//	testbed install   finds or installs MySQL, MariaDB with its test suites, Redis, Valkey, Kafka and Prometheus
 //	testbed up        starts MySQL, MariaDB, Redis and Kafka, prints their addresses, and ends them on Ctrl-C
 package main
 
