@@ -19,10 +19,11 @@ import (
 //   - A stamp lies in a slot of its master, so a replica that is promoted has that of its former master. When the slots
 //     of a master change, its stamp may have to be in another slot, and what is found there says nothing new.
 //   - A stamp moves with its slot, to a server whose data it does not speak of. So it counts only if the server has
-//     exactly the slots that were watched there before. Otherwise nobody knows how old the data is.
+//     exactly the slots that were watched there before, and if it says itself that it speaks of these. Otherwise nobody
+//     knows how old the data is.
 //   - A slot may come from a master that was not what it had been when it gave the slot away. So a slot is another's
 //     from when its former owner was looked at, after it had gone, and was what it was. If that owner can not be
-//     looked at any more, what is in the slot is in doubt.
+//     looked at any more, or has been started again since, what is in the slot is in doubt.
 //   - A slot that a server moves by itself may lack the last deletes (migration.go): then it is in doubt as well.
 //   - A master that comes back with older data has again what it had in slots that it has given away. It is in doubt if
 //     it gets one of them back.
@@ -160,7 +161,7 @@ func (c *Cluster) look(ctx context.Context) (changed bool, err error) {
 	for _, m := range c.watched {
 		looking.Go(func() {
 			if was := c.nodes[m.ID]; was != nil {
-				m.watch.renew(asked, was.known)
+				m.watch.renew(asked, was.known, was.Slots.sum())
 			}
 			why, _ := m.watch.look(asked, m.Redis)
 			m.watch.hears(why)
@@ -200,6 +201,7 @@ func (c *Cluster) follow() {
 		}
 		w.watch.deps.Redis = m.Redis
 		w.watch.stamp.place(m.Slots.stampKey(c.options.Prefix, c.stamp))
+		w.watch.stamp.belongs(m.Slots.sum())
 		c.watched[m.Address] = &watched{m, w.watch}
 	}
 	c.listed = time.Now()
@@ -240,7 +242,7 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 		c.nodes[m.ID] = is
 		return true, nil
 	}
-	is.Slots, is.Gave, is.Old = was.Slots, was.Gave, was.Old
+	is.Slots, is.Gave, is.Old, is.Unasked = was.Slots, was.Gave, was.Old, was.Unasked
 	if is.Run != was.Run && former == "" {
 		m.watch.deps.Moved() // first: the doubt is about all that was acknowledged before it
 	}
@@ -249,6 +251,10 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 		why = "the stamp that freshet keeps in it is an older one"
 	}
 	is.cameBack(why, was, s, &m.Slots)
+	if is.Run != was.Run && former == "" && why == "" {
+		gone := is.Slots.without(&m.Slots)
+		is.Unasked.add(&gone)
+	}
 	switch {
 	case why == "" || is.Slots.isEmpty() && m.Slots.isEmpty():
 		m.watch.stamp.confirm(s.stamp)
@@ -328,13 +334,14 @@ func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed boo
 			if came.isEmpty() {
 				continue
 			}
-			heard, late := fine[id], SlotSet{}
+			unasked, late := came.and(&from.Unasked), SlotSet{}
+			heard := fine[id] && unasked.isEmpty()
 			if heard {
 				moves, err := c.begunBy(ctx, listed[id].Redis)
 				heard, late = err == nil, takenLate(moves, came, m.ID)
 			}
 			if !heard {
-				if listed[id] != nil && time.Since(from.Seen) < unwatched {
+				if unasked.isEmpty() && listed[id] != nil && time.Since(from.Seen) < unwatched {
 					gained = gained.without(&came) // it may answer yet
 					continue
 				}

@@ -94,7 +94,8 @@ func (r *clusterRig) stamps() (all []string) {
 	defer func() { testbed.Must(r, client.Close()) }()
 	for _, m := range r.members() {
 		if key := m.Slots.stampKey(r.prefix, r.watch.stamp); key != "" {
-			all = append(all, client.Get(r.Context(), key).Val())
+			_, place, _ := strings.Cut(client.Get(r.Context(), key).Val(), " ")
+			all = append(all, place)
 		}
 	}
 	return all
@@ -126,6 +127,21 @@ func (r *clusterRig) fill() {
 }
 
 func (r *clusterRig) has(n int) []int { return r.cluster.Slots(r, r.cluster.Masters[n]) }
+
+// unmarked are slots of a master that have no stamp, and would have none at another one.
+func (r *clusterRig) unmarked(from, to int) []int {
+	stamp := func(slots ...int) string {
+		var set SlotSet
+		for _, s := range slots {
+			set.Add(uint16(s))
+		}
+		return set.stampKey(r.prefix, r.watch.stamp)
+	}
+	gives, takes := r.has(from)[:100], r.has(to)
+	return slices.DeleteFunc(slices.Clone(gives), func(slot int) bool {
+		return stamp(slot) == stamp(gives...) || stamp(append(takes, slot)...) == stamp(slot)
+	})
+}
 
 func TestANodeOfAClusterThatReadsBackAnOldSnapshotSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
@@ -299,6 +315,36 @@ func TestAStampThatCameWithASlotSaysNothing(t *testing.T) {
 		return len(r.watch.nodes) > 0 && len(r.book.List()) > 0
 	})
 	r.doubts("")
+}
+
+// A slot brings older keys, which are forgotten after a while. Data of the time between holds these, and a stamp of
+// before the slot came.
+func TestAStampOfBeforeASlotCameSaysNothingOfTheSlot(t *testing.T) {
+	t.Parallel()
+	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
+	r.fill()
+	r.finish("a")
+	one, other := r.cluster.Masters[0], r.cluster.Masters[1]
+	one.Do(t, "save")
+	r.finish("b")
+	testbed.Must(t, one.Kill())
+	testbed.Must(t, one.Start(t.Context()))
+	r.cluster.Await(t)
+	r.cluster.Move(t, one, other, r.unmarked(0, 1)[:20]...)
+	r.begin() // it was down meanwhile
+	r.finished = ""
+	testbed.Eventually(t, time.Minute, "the slots are known to have moved", func() bool {
+		r.look()
+		return r.watch.nodes[other.NodeID(t)].Slots.Len() == len(r.has(1))
+	})
+	r.doubts("")
+	other.Do(t, "save") // with keys that are older than b, and nobody has forgotten them yet
+	r.finish("c")
+	testbed.Must(t, other.Kill())
+	testbed.Must(t, other.Start(t.Context()))
+	r.cluster.Await(t)
+	r.look()
+	r.doubts("", "")
 }
 
 func TestTheStampOfAPrefixWithAHashTagIsInItsSlot(t *testing.T) {

@@ -74,9 +74,10 @@ func (c *Cluster) load(ctx context.Context) error {
 func (c *Cluster) lost(ctx context.Context, m *watched, from *lineage, slots int) error {
 	return c.record(ctx, doubt.Doubt{
 		Cause: alarm.RedisChanged, Subject: m.watch.options.Address,
-		Message: fmt.Sprintf("redis %s has %d slots of a master that could not be looked at after they had gone (it was last "+
-			"seen at %s, with the run_id %s), and may have had older data when it gave them away: those keys that were deleted "+
-			"before may be back", m.watch.options.Address, slots, from.Seen.UTC().Format(time.RFC3339), from.Run),
+		Message: fmt.Sprintf("redis %s has %d slots of a master that could not be looked at after they had gone, or was started "+
+			"again before (it was last seen at %s, with the run_id %s), and may have had older data when it gave them away: those "+
+			"keys that were deleted before may be back", m.watch.options.Address, slots,
+			from.Seen.UTC().Format(time.RFC3339), from.Run),
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ type told struct {
 type answer struct {
 	id, slots string
 	server    server
-	stamp     string
+	stamp     string // a place; before it, with a colon, of which slots it speaks if these are not its own
 	how       how
 }
 
@@ -85,11 +86,15 @@ func (c *told) look(answers ...answer) {
 		asked, addr := time.Now(), a.id+":6379"
 		w := c.watch.watched[addr].watch
 		_, before, _ := w.asked()
+		text := c.speaks(&a) + " " + a.stamp
+		if of, place, came := strings.Cut(a.stamp, ": "); came {
+			text = sumOf(c, of) + " " + place
+		}
 		if a.how == early {
 			asked, before = began, askedOf[addr]
 		}
 		w.answers = append(w.answers, seen{
-			server: a.server, asked: asked, at: time.Now(), stamp: w.stamp.find(before, a.stamp, nil),
+			server: a.server, asked: asked, at: time.Now(), stamp: w.stamp.find(before, text, nil),
 		})
 	}
 	_, fine, err := c.watch.compareAll(c.Context())
@@ -99,7 +104,38 @@ func (c *told) look(answers ...answer) {
 	if err != nil {
 		c.Fatal(err)
 	}
+	for _, m := range c.watch.watched { // as the next look would have the stamps moved
+		if s := &m.watch.stamp; s.begun && c.watch.nodes[m.ID] != nil {
+			_, place, _ := strings.Cut(s.last, " ")
+			s.last = c.watch.nodes[m.ID].Slots.sum() + " " + place
+		}
+	}
 	c.watch.keep(c.Context())
+}
+
+func sumOf(t testing.TB, slots string) string {
+	t.Helper()
+	var s SlotSet
+	if err := s.UnmarshalText([]byte(slots)); err != nil {
+		t.Fatal(err)
+	}
+	return s.sum()
+}
+
+// speaks returns of which slots the stamp of a master speaks: those that were known to be well there, or at the master
+// whose replica it was.
+func (c *told) speaks(a *answer) string {
+	n := c.watch.nodes[a.id]
+	for _, o := range c.watch.nodes {
+		if n == nil && o.Repl == a.server.parent {
+			n = o
+		}
+	}
+	if n != nil {
+		return n.Slots.sum()
+	}
+	m := c.watch.watched[a.id+":6379"]
+	return m.Slots.sum()
 }
 
 // holds checks whose data the slots of a master are.
@@ -133,6 +169,8 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 	again.run, again.uptime = "run again", 0
 	cleared := again
 	cleared.keys, cleared.loaded = 0, 0
+	began := full("one")
+	began.run, began.uptime, began.keys, began.loaded = "run again", 0, 0, 0
 	none := empty
 	none.keys = 0
 	one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
@@ -197,6 +235,27 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 				{{"other", "0-19", other.server, "b", heard}},
 			}, nil,
 		},
+		"slots come from a node that was started again since, with nothing": {
+			[][]answer{{{"one", "", began, "", heard}, {"other", "0-19", other.server, "b", heard}}}, []string{""},
+		},
+		"some slots come from a node that was started again since, with nothing": {
+			[][]answer{
+				{{"one", "0-8", began, "a", heard}, {"other", "9-19", other.server, "b", silent}},
+				{{"one", "0-8", began, "a", heard}, {"other", "9-19", other.server, "b", heard}},
+			}, []string{""},
+		},
+		"slots come from a node that was looked at before it was started again": {
+			[][]answer{
+				{{"one", "", one.server, "", heard}, {"other", "0-19", other.server, "b", heard}},
+				{{"one", "", began, "", heard}, {"other", "0-19", other.server, "b", heard}},
+			}, nil,
+		},
+		"slots come from a node that was looked at after it was started again": {
+			[][]answer{
+				{{"one", "0-9", began, "a", heard}, other},
+				{{"one", "", began, "", heard}, {"other", "0-19", other.server, "b", heard}},
+			}, nil,
+		},
 		"a node is silent":        {[][]answer{{quiet, other}, {one, other}}, nil},
 		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", heard}}}, []string{"b"}},
 		"its stamp is an older one": {
@@ -257,6 +316,13 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 			[][]answer{
 				{one, other, {"new", "", empty, "", heard}},
 				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", full("another"), "", heard}},
+			},
+			[]string{""},
+		},
+		"a node is another server and has got all slots of one, with its stamp": {
+			[][]answer{
+				{one, other, {"new", "", empty, "", heard}},
+				{{"one", "", one.server, "", heard}, other, {"new", "0-9", full("another"), "0-9: a", heard}},
 			},
 			[]string{""},
 		},

@@ -10,6 +10,9 @@ type lineage struct {
 	// the slot.
 	Gave SlotSet `json:"gave,omitzero"`
 	Old  SlotSet `json:"old,omitzero"`
+	// Unasked are those of Slots that had gone when it was first seen after it was started again, with nothing. What it
+	// was when it gave them away, it can say no more.
+	Unasked SlotSet `json:"unasked,omitzero"`
 }
 
 // cameBack takes note of what a master has in slots that are not its own, if it is suspected of older data. It is was
@@ -28,7 +31,7 @@ func (l *lineage) cameBack(why string, was *lineage, s seen, slots *SlotSet) {
 
 // give takes note of slots that another master has now.
 func (l *lineage) give(slots SlotSet) {
-	l.Slots = l.Slots.without(&slots)
+	l.Slots, l.Unasked = l.Slots.without(&slots), l.Unasked.without(&slots)
 	l.Gave.add(&slots)
 }
 

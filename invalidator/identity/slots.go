@@ -1,6 +1,9 @@
 package identity
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -95,6 +98,16 @@ func (s *SlotSet) UnmarshalText(text []byte) error {
 		}
 	}
 	return nil
+}
+
+// sum tells the set from others, in a stamp.
+func (s *SlotSet) sum() string {
+	var all [8 * len(s)]byte
+	for i, word := range s {
+		binary.LittleEndian.PutUint64(all[8*i:], word)
+	}
+	sum := sha256.Sum256(all[:])
+	return hex.EncodeToString(sum[:6])
 }
 
 // stampKey returns where the stamp of a node with these slots is: in the one of them that comes first in an order that

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -25,6 +26,10 @@ import (
 // data of another Redis is: that it changes is the leader's work to them. Who begins to lead takes what it then finds
 // for what was put there last.
 
+// In a cluster a stamp also says of which slots it speaks: those that the node had when it was written, and of which all
+// was known to be well. A slot may bring what a doubt is about, and be cleaned only later. Data of the time between holds
+// a stamp of before, which speaks of the others.
+
 // StampKey is what the name of the key begins with, after the prefix of all keys.
 const StampKey = "freshet:stamp:"
 
@@ -41,6 +46,8 @@ type stamp struct {
 	// key is where it is; named is set once that is known. "": the server has no slot for one, and holds no key of ours.
 	key   string
 	named bool
+	// of says which slots the server has; "": it is no node of a cluster.
+	of string
 	// leads says that this process moves it, and reign tells one time that it did, or did not, from the others.
 	leads bool
 	reign int
@@ -108,6 +115,27 @@ func (s *stamp) place(key string) {
 	s.reign++
 }
 
+// belongs takes note of which slots the server has.
+func (s *stamp) belongs(of string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of = of
+}
+
+// says returns the place that a text names; "": none, or it does not speak of just the slots that the server has.
+func (s *stamp) says(text string) (place string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == "" {
+		return text
+	}
+	of, place, _ := strings.Cut(text, " ")
+	if of != s.of {
+		return ""
+	}
+	return place
+}
+
 // known returns what the stamp was last known to hold.
 func (s *stamp) known() held {
 	s.mu.Lock()
@@ -153,13 +181,17 @@ func (s *stamp) adopt(f found) {
 	s.last, s.next = f.text, ""
 }
 
-// renew moves the stamp to where everything is finished now, on the server that Redis is known to be.
-func (w *Watch) renew(ctx context.Context, was known) {
+// renew moves the stamp to where everything is finished now, on the server that Redis is known to be. of says of which
+// slots that is known; "": it is no node of a cluster.
+func (w *Watch) renew(ctx context.Context, was known, of string) {
 	s := &w.stamp
 	if leads := w.deps.Leads == nil || w.deps.Leads(); !s.lead(leads) || w.deps.Place == nil {
 		return
 	}
 	place, ok := w.deps.Place()
+	if of != "" {
+		place = of + " " + place
+	}
 	s.mu.Lock()
 	if s.next != "" {
 		place, ok = s.next, true // it was asked for before, and nobody knows whether it was done

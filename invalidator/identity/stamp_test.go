@@ -175,7 +175,7 @@ func TestAStampIsMovedOnTheServerOnlyThatWasLookedAt(t *testing.T) {
 	r.finish("b")
 	r.restart()
 	r.finished = "c"
-	r.watch.renew(t.Context(), r.was)
+	r.watch.renew(t.Context(), r.was, "")
 	if got := r.stampText(); got != "a" {
 		t.Fatalf("the stamp of a server that nobody has looked at says %q", got)
 	}
@@ -204,7 +204,7 @@ func TestARedisThatRefusesTheStampIsSaidOnce(t *testing.T) {
 	defer func() { testbed.Must(t, c.Close()) }()
 	r.finished, r.watch.deps.Redis = "a", c
 	for range 3 {
-		r.watch.renew(t.Context(), r.was)
+		r.watch.renew(t.Context(), r.was, "")
 		r.watch.Look(t.Context(), c)
 		r.compare()
 	}
@@ -265,7 +265,7 @@ func TestAFollowerSaysHowOldTheDataIs(t *testing.T) {
 	follower.look()
 	follower.since("a")
 	leader.finished = "c" // it has not looked yet
-	leader.watch.renew(t.Context(), leader.was)
+	leader.watch.renew(t.Context(), leader.was, "")
 	if got := leader.stampText(); got != "a" {
 		t.Fatalf("the stamp of a server that the leader has not looked at says %q", got)
 	}
@@ -306,7 +306,7 @@ func TestWhatAFollowerHasReadIsNotCompared(t *testing.T) {
 	follower.watch.Look(t.Context(), follower.server.Client()) // compared later
 	leader.finish("b")
 	leader.follows, follower.follows = true, false
-	follower.watch.renew(t.Context(), follower.was)
+	follower.watch.renew(t.Context(), follower.was, "")
 	follower.compare()
 	follower.look()
 	follower.look()
@@ -322,7 +322,7 @@ func TestALeaderThatWasStoppedMovesNoStampThatAnotherHasMoved(t *testing.T) {
 	next.follows = false
 	next.finish("b")
 	leader.finished = "late"
-	leader.watch.renew(t.Context(), leader.was)
+	leader.watch.renew(t.Context(), leader.was, "")
 	if got := next.stampText(); got != "b" {
 		t.Errorf("the stamp says %q", got)
 	}
@@ -391,13 +391,13 @@ func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
 				r.finished = fmt.Sprint(n)
 				switch draw.IntN(4) {
 				case 0:
-					r.watch.renew(t.Context(), r.was)
+					r.watch.renew(t.Context(), r.was, "")
 				case 1:
 					r.watch.Look(t.Context(), server.Client()) // a new connection, compared later
 				case 2:
 					r.compare()
 				case 3:
-					r.watch.renew(t.Context(), r.was)
+					r.watch.renew(t.Context(), r.was, "")
 					r.watch.Look(t.Context(), server.Client())
 					r.compare()
 				}
@@ -412,7 +412,7 @@ func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
 			r.compare()
 			key, _, _ := r.watch.asked()
 			server.Do(t, "set", key, places[len(places)/2])
-			r.watch.renew(t.Context(), r.was)
+			r.watch.renew(t.Context(), r.was, "")
 			r.watch.Look(t.Context(), server.Client())
 			r.compare()
 			r.since(places[len(places)/2])

@@ -283,7 +283,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-due.C:
 			due.Reset(retry.ToBeat(asks))
 			asked, cancel := context.WithTimeout(ctx, 2*asks)
-			w.renew(asked, was)
+			w.renew(asked, was, "")
 			why, _ := w.look(asked, w.deps.Redis)
 			w.hears(why)
 			cancel()
@@ -360,13 +360,14 @@ func (w *Watch) lacks(was known, s seen) (all []lack) {
 		from := was.Seen.Add(-w.options.Window).UTC().Format(time.RFC3339)
 		all = append(all, lack{from, "after " + from + " (redis.failover_window)"})
 	}
-	if s.stamp.is == absent || s.stamp.text == "" {
+	place := w.stamp.says(s.stamp.text)
+	if s.stamp.is == absent || place == "" {
 		if len(all) == 0 {
 			all = append(all, lack{"", "before"})
 		}
 		return all
 	}
-	return append(all, lack{s.stamp.text, "after its data was saved or copied"})
+	return append(all, lack{place, "after its data was saved or copied"})
 }
 
 // moved records that the keys are looked for in another place than before.

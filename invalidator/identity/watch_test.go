@@ -75,7 +75,7 @@ func (r *rig) begin() {
 func (r *rig) look() {
 	r.Helper()
 	r.watch.deps.Redis = r.server.Client()
-	r.watch.renew(r.Context(), r.was)
+	r.watch.renew(r.Context(), r.was, "")
 	r.watch.Look(r.Context(), r.server.Client())
 	r.compare()
 }
