@@ -137,12 +137,17 @@ func (s *Single) Do(ctx context.Context, calls []*write.Call) {
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // do sends the calls in one round trip, several in one where they can share it. Those that Redis refused together are
-// sent once more, each alone, for an answer of its own.
+// sent once more, each alone, for an answer of its own. So is all that stands after them, which would else have been done
+// before them.
 func (s *Single) do(ctx context.Context, calls []*write.Call) {
 	packed := write.Pack(calls, s.slots.Load())
 	s.exchange(ctx, packed)
-	var refused []*write.Call
+	var again []*write.Call
 	for _, p := range packed {
+		if len(again) > 0 {
+			again = append(again, p.Calls...)
+			continue
+		}
 		err := p.Calls[0].Err
 		var answer redis.Error
 		if len(p.Calls) == 1 || !errors.As(err, &answer) || isNoScript(err) {
@@ -151,10 +156,10 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			s.slots.Store(true)
 		}
-		refused = append(refused, p.Calls...)
+		again = p.Calls
 	}
-	if len(refused) > 0 {
-		s.exchange(ctx, write.Alone(refused))
+	if len(again) > 0 {
+		s.exchange(ctx, write.Alone(again))
 	}
 }
 

@@ -162,6 +162,29 @@ func TestACallThatFailsHalfWayFailsForItsOwnKeyOnly(t *testing.T) {
 	g.written(others, append(outcomes[:2:2], outcomes[3:]...), append(errs[:2:2], errs[3:]...))
 }
 
+// What was refused together is sent again. What stands after it must not have been done by then: of two calls about one
+// member, for the same change, the later one counts.
+func TestWhatIsSentAgainStaysInItsOrder(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~s", "~freshet:*", "+@all")
+	g := newTogether(t, server, asSome(server))
+	server.Do(t, "sadd", "s", "m", "n")
+	server.Do(t, "hset", "freshet:m:{s}", "<", "010100800 0 s", ">", "010100800")
+	g.pos = 9
+	member := func(key string, intent event.Intent) *write.Item {
+		it := g.item(key, "m")
+		it.Action, it.Intent = event.ActionSet, intent
+		return it
+	}
+	_, errs := g.do(member("s", event.IntentRemove), member("forbidden", event.IntentRemove), member("s", event.IntentPut))
+	if errs[0] != nil || retry.ClassifyRedis(errs[1]) != retry.Key || errs[2] != nil {
+		t.Errorf("%v", errs)
+	}
+	if server.Do(t, "sismember", "s", "m") != int64(1) {
+		t.Error("the member that was added last is missing")
+	}
+}
+
 func TestAKeyThatMayNotBeTouchedHoldsUpNoneOfItsCall(t *testing.T) {
 	server := testbed.Redis(t)
 	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~k:*", "~freshet:*", "+@all")

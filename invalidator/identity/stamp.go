@@ -26,9 +26,9 @@ import (
 // data of another Redis is: that it changes is the leader's work to them. Who begins to lead takes what it then finds
 // for what was put there last.
 
-// In a cluster a stamp also says of which slots it speaks: those that the node had when it was written, and of which all
-// was known to be well. A slot may bring what a doubt is about, and be cleaned only later. Data of the time between holds
-// a stamp of before, which speaks of the others.
+// In a cluster a stamp also says of which slots it speaks: those that the node had when it was written, and of which
+// all was known to be well. A slot may bring what a doubt is about, and be cleaned only later. Data of the time between
+// holds a stamp of before, which speaks of the others.
 
 // StampKey is what the name of the key begins with, after the prefix of all keys.
 const StampKey = "freshet:stamp:"

@@ -55,7 +55,7 @@ func (r *Runner) Check(ctx context.Context) ([]Checked, error) {
 }
 
 func (c *conn) check(q *prepared) ([]column, error) {
-	s, err := c.statement(q, 1)
+	s, err := c.statement(q, 1, "")
 	if err != nil {
 		return nil, err
 	}

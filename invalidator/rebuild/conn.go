@@ -50,8 +50,11 @@ type conn struct {
 	executed, written event.GTIDSet
 }
 
-// statementKey is the ordinal of a query, and for how many keys it is asked.
-type statementKey struct{ ordinal, keys int }
+// statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters: see kindsOf.
+type statementKey struct {
+	ordinal, keys int
+	kinds         string
+}
 
 // statement is a prepared statement, with the columns of its rows.
 type statement struct {
@@ -256,8 +259,8 @@ func (c *conn) limitTo(timeout time.Duration) error {
 
 // statement returns the query's prepared statement for so many keys. The server looks tables up in the schema that is
 // chosen when it prepares, and keeps to it.
-func (c *conn) statement(q *prepared, keys int) (*statement, error) {
-	key := statementKey{q.ordinal, keys}
+func (c *conn) statement(q *prepared, keys int, kinds string) (*statement, error) {
+	key := statementKey{q.ordinal, keys, kinds}
 	if s := c.statements[key]; s != nil {
 		return s, nil
 	}
@@ -288,8 +291,8 @@ func (c *conn) statement(q *prepared, keys int) (*statement, error) {
 }
 
 // forget has a query prepared again the next time.
-func (c *conn) forget(q *prepared, keys int) {
-	key := statementKey{q.ordinal, keys}
+func (c *conn) forget(q *prepared, keys int, kinds string) {
+	key := statementKey{q.ordinal, keys, kinds}
 	_ = c.statements[key].Close() // the server does not answer
 	delete(c.statements, key)
 	if keys > 1 {
@@ -299,7 +302,7 @@ func (c *conn) forget(q *prepared, keys int) {
 
 // run runs the query into s.
 func (c *conn) run(q *prepared, args []any, s *sink) error {
-	statement, err := c.statement(q, 1)
+	statement, err := c.statement(q, 1, "")
 	if err != nil {
 		return err
 	}
@@ -318,7 +321,7 @@ func (c *conn) run(q *prepared, args []any, s *sink) error {
 	if err == nil && !c.maria && !slices.EqualFunc(s.columns, statement.columns, column.isLike) {
 		// The table was altered, or MySQL prepared it again for parameters that are no integers, and would take all others
 		// in the same way from now on. MariaDB looks at the parameters each time.
-		c.forget(q, 1)
+		c.forget(q, 1, "")
 	}
 	return err
 }

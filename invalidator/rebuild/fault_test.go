@@ -94,7 +94,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	r := newRunner(t, o)
 	before := get(t, r, other, "1")
 	testbed.Must(t, errors.Join(r.use(t.Context(), time.Hour, r.takeIdle(), func(c *conn) error {
-		_, err := c.statement(r.byID[q.ID], 1) // so that the query is all that is asked for
+		_, err := c.statement(r.byID[q.ID], 1, "") // so that the query is all that is asked for
 		return err
 	})))
 	dead.Store(true)

@@ -46,6 +46,7 @@ func TestOnServers(t *testing.T) {
 			"expressions are the same together":                  expressionsAreTheSameTogether,
 			"a table is altered below queries asked together":    aTableIsAlteredBelowQueriesAskedTogether,
 			"parameters of others make no difference":            parametersOfOthersMakeNoDifference,
+			"no key has the row of another":                      noKeyHasTheRowOfAnother,
 			"each key is answered for itself":                    eachKeyIsAnsweredForItself,
 			"statements for several keys are bounded":            statementsForSeveralKeysAreBounded,
 			"metrics count queries":                              metricsCountQueries,

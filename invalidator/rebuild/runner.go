@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,29 +88,29 @@ func (r *Runner) Query(ctx context.Context, source, id string, params []event.Fi
 		return
 	}
 	defer leave()
-	var args [][]any
-	var of []int // whose they are
+	var all []asked
 	for i := range params {
 		if a, err := q.arguments(params[i]); err == nil {
-			args, of = append(args, a), append(of, i)
+			all = append(all, asked{i, a, kindsOf(a)})
 		} else if !answer(i, nil, false, err) {
 			return
 		}
 	}
+	slices.SortStableFunc(all, func(a, b asked) int { return strings.Compare(a.kinds, b.kinds) })
 	more := true
-	for from, to := 0, 0; from < len(args) && more; from = to {
-		to = from + q.size(len(args)-from)
+	for from, to := 0, 0; from < len(all) && more; from = to {
+		to = from + q.size(alike(all[from:]))
 		sinks := make([]*sink, to-from)
 		if len(sinks) > 1 {
-			sinks = r.together(ctx, q, args[from:to], after)
+			sinks = r.together(ctx, q, all[from:to], after)
 		}
 		for i, s := range sinks {
 			if s == nil && more {
-				s = r.alone(ctx, q, args[from+i], after)
+				s = r.alone(ctx, q, all[from+i].args, after)
 			}
 			if s != nil {
 				value, missing, err := s.result()
-				more = answer(of[from+i], value, missing, err) && more
+				more = answer(all[from+i].i, value, missing, err) && more
 			}
 		}
 	}

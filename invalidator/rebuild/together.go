@@ -25,6 +25,10 @@ import (
 // allow, such as 2024-00-00: it becomes NULL or a zero date. Of expressions only whole numbers are kept. MariaDB
 // changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares values of all types.
 
+// MySQL also prepares a statement again if a parameter is not what it expects, and from then on compares a BIGINT with
+// whatever comes in that place as with a DOUBLE: the row of another key may be found. So the parameters of all keys in
+// a statement, and of all that it is used for, are of the same kinds.
+
 // sizes are of how many queries there is a statement. Each connection prepares it once.
 var sizes = []int{16, 4}
 
@@ -42,7 +46,8 @@ const togetherBytes = 4 << 10
 // size returns how many of n keys are asked together next, 1: one is asked alone. A query with many rows could lose
 // their order: a server need not keep the order within a part of a union.
 func (q *prepared) size(n int) int {
-	if q.isAlone() || q.Many || len(q.Text) > togetherBytes {
+	// A hint may be one that counts for the whole statement, such as SET_VAR.
+	if q.isAlone() || q.Many || len(q.Text) > togetherBytes || strings.Contains(q.Text, "/*+") {
 		return 1
 	}
 	for _, size := range sizes {
@@ -58,6 +63,49 @@ func (q *prepared) isAlone() bool { return time.Now().UnixNano() < q.aloneUntil.
 
 func (q *prepared) setAlone() { q.aloneUntil.Store(time.Now().Add(aloneFor).UnixNano()) }
 
+// asked are the parameters of a key, with its place among all that are asked for, and their kinds.
+type asked struct {
+	i     int
+	args  []any
+	kinds string
+}
+
+// alike returns how many from the first one on have parameters of the same kinds.
+func alike(all []asked) (n int) {
+	for n < len(all) && all[n].kinds == all[0].kinds {
+		n++
+	}
+	return n
+}
+
+// kindsOf returns a letter for each parameter, by what MySQL may take its text for: an integer of each of its sizes,
+// another number, or none; n is NULL.
+func kindsOf(args []any) string {
+	kinds := make([]byte, len(args))
+	for i, a := range args {
+		text, _ := a.([]byte)
+		kinds[i] = kindOf(text)
+	}
+	return string(kinds)
+}
+
+func kindOf(text []byte) byte {
+	if text == nil {
+		return 'n'
+	}
+	if _, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return 'i'
+	}
+	if _, err := strconv.ParseUint(string(text), 10, 64); err == nil {
+		return 'u'
+	}
+	if _, err := strconv.ParseFloat(string(text), 64); (err == nil || errors.Is(err, strconv.ErrRange)) &&
+		len(bytes.Trim(text, "0123456789.eE+-")) == 0 { // no NaN
+		return 'd'
+	}
+	return 't'
+}
+
 // union is the text that asks n queries.
 func (q *Query) union(n int) string {
 	var b strings.Builder
@@ -72,21 +120,21 @@ func (q *Query) union(n int) string {
 
 // together asks the query for several keys at once. It returns a sink for each, nil where the key must be asked for
 // alone.
-func (r *Runner) together(ctx context.Context, q *prepared, args [][]any, after *event.GTIDSet) []*sink {
+func (r *Runner) together(ctx context.Context, q *prepared, all []asked, after *event.GTIDSet) []*sink {
 	began := time.Now()
-	sinks := make([]*sink, len(args))
+	sinks := make([]*sink, len(all))
 	for i := range sinks {
 		sinks[i] = &sink{query: &q.Query, limit: r.o.MaxBytes}
 	}
 	ran := false
 	err := r.with(ctx, q.Timeout, func(c *conn) (err error) {
 		if err = c.reach(after); err == nil {
-			ran, err = c.runTogether(q, args, sinks)
+			ran, err = c.runTogether(q, all, sinks)
 		}
 		return err
 	})
 	if err == nil && !ran || isApart(err) {
-		return make([]*sink, len(args))
+		return make([]*sink, len(all))
 	}
 	each, again := time.Since(began)/time.Duration(len(sinks)), 0
 	for i, s := range sinks {
@@ -115,19 +163,20 @@ func isApart(err error) bool {
 }
 
 // runTogether runs the query for several keys; ran: unless it was seen before that they must be asked for alone.
-func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, err error) {
+func (c *conn) runTogether(q *prepared, all []asked, sinks []*sink) (ran bool, err error) {
 	if !c.unites {
 		q.setAlone()
 		return false, nil
 	}
-	if c.unions >= maxUnions && c.statements[statementKey{q.ordinal, len(args)}] == nil {
+	kinds := all[0].kinds
+	if c.unions >= maxUnions && c.statements[statementKey{q.ordinal, len(all), kinds}] == nil {
 		return false, nil
 	}
-	single, err := c.statement(q, 1)
+	single, err := c.statement(q, 1, "")
 	if err != nil {
 		return false, err
 	}
-	statement, err := c.statement(q, len(args))
+	statement, err := c.statement(q, len(all), kinds)
 	if _, fromServer := retry.ServerError(err); fromServer && !isLost(err) {
 		q.setAlone()
 	}
@@ -137,7 +186,7 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, 
 	alone := single.columns
 	if !mayUnite(statement.columns, alone) {
 		q.setAlone()
-		c.forget(q, len(args))
+		c.forget(q, len(all), kinds)
 		return false, nil
 	}
 	c.meter.allow(int64(2*sinks[0].limit) + handshakeBytes)
@@ -167,9 +216,13 @@ func (c *conn) runTogether(q *prepared, args [][]any, sinks []*sink) (ran bool, 
 		}
 		return nil
 	}
+	var args []any
+	for _, a := range all {
+		args = append(args, a.args...)
+	}
 	var result mysql.Result
 	defer result.Close()
-	err = statement.ExecuteSelectStreaming(&result, row, begin, slices.Concat(args...)...)
+	err = statement.ExecuteSelectStreaming(&result, row, begin, args...)
 	switch {
 	case wrong != nil:
 		return true, wrong

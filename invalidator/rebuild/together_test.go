@@ -277,6 +277,25 @@ func parametersOfOthersMakeNoDifference(t *testing.T, s *testbed.Server) {
 	}
 }
 
+// MySQL would compare a BIGINT as a DOUBLE once one of the parameters was a decimal and another one a text.
+func noKeyHasTheRowOfAnother(t *testing.T, s *testbed.Server) {
+	const big = "9007199254740993" // as a DOUBLE it is the number before it
+	s.Exec(t, "create table shop.t (id bigint primary key)",
+		"insert into shop.t values (9007199254740992), ("+big+"), (1)")
+	q := as(t, event.FormJSON, "SELECT id FROM t WHERE id = :ref")
+	for _, odd := range []string{"1.5", "99999999999999999999999999", "18446744073709551615", "1e3"} {
+		for _, text := range []string{"abc", "É", "", "NaN"} {
+			r := newRunner(t, options(s, q))
+			all(t, r, q, "1", odd, "1", text)
+			for _, keys := range [][]string{{"1", "1", "1", big}, {"1", odd, "1", big}, {text, odd, "NULL", big}} {
+				if got := all(t, r, q, keys...); got[3] != `value: {"id":`+big+"}" {
+					t.Errorf("%q after %s and %q: %q", keys, odd, text, got)
+				}
+			}
+		}
+	}
+}
+
 // One key's parameters that cannot be are that key's fault alone; and a caller that has enough gets no more.
 func eachKeyIsAnsweredForItself(t *testing.T, s *testbed.Server) {
 	q := as(t, event.FormJSON, "SELECT :a AS a")
@@ -323,6 +342,7 @@ func queriesAskedTogether(t *testing.T, s *testbed.Server) {
 		{"SELECT id, name FROM t WHERE grp = :id", true, nil}, // more than one row for some
 		{"SELECT t.id, o.note FROM t LEFT JOIN other o ON o.id = t.id WHERE t.id = :id LIMIT 1", true, nil},
 		{"SELECT :id AS asked, name FROM t WHERE id = :id", false, nil},
+		{"SELECT /*+ SET_VAR(sql_select_limit = 1) */ id, name FROM t WHERE grp = :id", false, nil},
 		{"SELECT id AS a, id AS a FROM t WHERE id = :id", false, nil},
 		{"SELECT id, name FROM t WHERE grp = :id ORDER BY id DESC", false, many},
 		{"WITH x AS (SELECT id, name FROM t WHERE id = :id) SELECT * FROM x", true, nil},
