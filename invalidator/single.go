@@ -137,8 +137,8 @@ func (s *Single) Do(ctx context.Context, calls []*write.Call) {
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // do sends the calls in one round trip, several in one where they can share it. Those that Redis refused together are
-// sent once more, each alone, for an answer of its own. So is all that stands after them, which would else have been done
-// before them.
+// sent once more, each alone, for an answer of its own. So is all that stands after them, which would else have been
+// done before them.
 func (s *Single) do(ctx context.Context, calls []*write.Call) {
 	packed := write.Pack(calls, s.slots.Load())
 	s.exchange(ctx, packed)
