@@ -50,8 +50,8 @@ type conn struct {
 	executed, written event.GTIDSet
 }
 
-// statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters (kindsOf); ""
-// for one key.
+// statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters: see kindsOf.
+// For one key these are "".
 type statementKey struct {
 	ordinal, keys int
 	kinds         string
