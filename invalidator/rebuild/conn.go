@@ -51,7 +51,6 @@ type conn struct {
 }
 
 // statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters: see kindsOf.
-// For one key these are "".
 type statementKey struct {
 	ordinal, keys int
 	kinds         string
@@ -284,11 +283,32 @@ func (c *conn) statement(q *prepared, keys int, kinds string) (*statement, error
 	if s.columns, err = c.columns(prepared); err != nil {
 		return nil, err
 	}
-	c.statements[key] = s
 	if keys > 1 {
 		c.unions++
+	} else {
+		c.forgetKinds(q)
 	}
+	c.statements[key] = s
 	return s, nil
+}
+
+// maxKinds is for how many kinds of parameters a session has a statement of a query for one key, at most.
+const maxKinds = 8
+
+// forgetKinds makes room for one more statement of a query for one key.
+func (c *conn) forgetKinds(q *prepared) {
+	var all []string
+	for key := range c.statements {
+		if key.ordinal == q.ordinal && key.keys == 1 {
+			all = append(all, key.kinds)
+		}
+	}
+	if len(all) < maxKinds {
+		return
+	}
+	for _, kinds := range all {
+		c.forget(q, 1, kinds)
+	}
 }
 
 // forget has a query prepared again the next time.
@@ -303,7 +323,8 @@ func (c *conn) forget(q *prepared, keys int, kinds string) {
 
 // run runs the query into s.
 func (c *conn) run(q *prepared, args []any, s *sink) error {
-	statement, err := c.statement(q, 1, "")
+	kinds := kindsOf(args)
+	statement, err := c.statement(q, 1, kinds)
 	if err != nil {
 		return err
 	}
@@ -322,7 +343,7 @@ func (c *conn) run(q *prepared, args []any, s *sink) error {
 	if err == nil && !c.maria && !slices.EqualFunc(s.columns, statement.columns, column.isLike) {
 		// The table was altered, or MySQL prepared it again for parameters that are no integers, and would take all others
 		// in the same way from now on. MariaDB looks at the parameters each time.
-		c.forget(q, 1, "")
+		c.forget(q, 1, kinds)
 	}
 	return err
 }

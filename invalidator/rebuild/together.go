@@ -25,9 +25,10 @@ import (
 // allow, such as 2024-00-00: it becomes NULL or a zero date. Of expressions only whole numbers are kept. MariaDB
 // changes more (ZEROFILL goes), and is not asked in this way. TestOnServers compares values of all types.
 
-// MySQL also prepares a statement again if a parameter is not what it expects, and from then on compares a BIGINT with
-// whatever comes in that place as with a DOUBLE: the row of another key may be found. So the parameters of all keys in
-// a statement, and of all that it is used for, are of the same kinds.
+// MySQL also prepares a statement again if a parameter is not what it expects, or if a table was altered or flushed. If
+// there is a text in a place then, it compares a BIGINT with whatever comes there later as with a DOUBLE: the row of
+// another key may be found. So the parameters of all that a statement is used for, for one key or for several, are of
+// the same kinds.
 
 // sizes are of how many queries there is a statement. Each connection prepares it once.
 var sizes = []int{16, 4}
@@ -172,7 +173,7 @@ func (c *conn) runTogether(q *prepared, all []asked, sinks []*sink) (ran bool, e
 	if c.unions >= maxUnions && c.statements[statementKey{q.ordinal, len(all), kinds}] == nil {
 		return false, nil
 	}
-	single, err := c.statement(q, 1, "")
+	single, err := c.statement(q, 1, kinds)
 	if err != nil {
 		return false, err
 	}

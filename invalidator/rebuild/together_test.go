@@ -257,6 +257,20 @@ func statementsForSeveralKeysAreBounded(t *testing.T, s *testbed.Server) {
 	if n := count() - before - len(asked); n > maxUnions || n == 0 && s.Flavor == testbed.FlavorMySQL {
 		t.Errorf("%d statements for several keys, want at most %d", n, maxUnions)
 	}
+	// So it is for one key, whatever kinds of parameters there are.
+	q := as(t, event.FormJSON, "SELECT id FROM t WHERE id IN (:a, :b)")
+	r = newRunner(t, options(s, q))
+	before = count()
+	for _, a := range []string{"1", "1.5", "x", "NULL"} {
+		for _, b := range []string{"1", "1.5", "x", "NULL"} {
+			if got := get(t, r, q, a, b); got != "missing" {
+				t.Errorf("%s, %s: %s", a, b, got)
+			}
+		}
+	}
+	if n := count() - before; n > maxKinds || n < 2 {
+		t.Errorf("%d statements for one key, want at most %d", n, maxKinds)
+	}
 }
 
 // A value depends on no value that was asked for before: MySQL prepares a statement again for a parameter that is not
@@ -283,6 +297,15 @@ func noKeyHasTheRowOfAnother(t *testing.T, s *testbed.Server) {
 	s.Exec(t, "create table shop.t (id bigint primary key)",
 		"insert into shop.t values (9007199254740992), ("+big+"), (1)")
 	q := as(t, event.FormJSON, "SELECT id FROM t WHERE id = :ref")
+	alone := newRunner(t, options(s, q))
+	for _, text := range []string{"abc", "1.5", "NULL", ""} {
+		get(t, alone, q, "1")
+		s.Exec(t, "flush tables") // the statement is prepared again
+		get(t, alone, q, text)
+		if got := get(t, alone, q, big); got != `{"id":`+big+"}" {
+			t.Errorf("alone after %q: %s", text, got)
+		}
+	}
 	for _, odd := range []string{"1.5", "99999999999999999999999999", "18446744073709551615", "1e3"} {
 		for _, text := range []string{"abc", "É", "", "NaN"} {
 			r := newRunner(t, options(s, q))
