@@ -50,7 +50,7 @@ type conn struct {
 	executed, written event.GTIDSet
 }
 
-// statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters: see kindsOf.
+// statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters (kindsOf).
 type statementKey struct {
 	ordinal, keys int
 	kinds         string
