@@ -306,8 +306,8 @@ func (c *conn) forgetKinds(q *prepared) {
 	if len(all) < maxKinds {
 		return
 	}
-	for _, kinds := range all {
-		c.forget(q, 1, kinds)
+	for _, one := range all {
+		c.forget(q, 1, one)
 	}
 }
 
@@ -341,8 +341,8 @@ func (c *conn) run(q *prepared, args []any, s *sink) error {
 		return tooLarge(s.limit)
 	}
 	if err == nil && !c.maria && !slices.EqualFunc(s.columns, statement.columns, column.isLike) {
-		// The table was altered, or MySQL prepared it again for parameters that are no integers, and would take all others
-		// in the same way from now on. MariaDB looks at the parameters each time.
+		// The table was altered, or MySQL prepared it again for these parameters, and would take all others in the same way
+		// from now on. MariaDB looks at the parameters each time.
 		c.forget(q, 1, kinds)
 	}
 	return err

@@ -288,6 +288,18 @@ func parametersOfOthersMakeNoDifference(t *testing.T, s *testbed.Server) {
 				t.Errorf("%s: %s after %q, %s before", q.Text, got, other, want)
 			}
 		}
+		// So it is with those of the same kind.
+		for _, c := range [][2]string{
+			{"2.5", strings.Repeat("9", 40)}, {"1e3", "2.50"}, {"2.50", "1e3"}, {"x", "2024-01-01"},
+		} {
+			fresh, r := newRunner(t, options(s, q)), newRunner(t, options(s, q))
+			keys := func(v string) []string { return slices.Repeat([]string{v}, len(q.Params)) }
+			want := get(t, fresh, q, keys(c[0])...)
+			all(t, r, q, c[1])
+			if got := get(t, r, q, keys(c[0])...); got != want {
+				t.Errorf("%s of %s: %s after %q, %s before", q.Text, c[0], got, c[1], want)
+			}
+		}
 	}
 }
 
