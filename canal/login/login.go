@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,7 +75,7 @@ func isRefused(err error) bool {
 
 // connect makes one attempt over a connection.
 func (s *Server) connect(ctx context.Context, password string, raw net.Conn) (c *client.Conn, err error) {
-	w := &watch{Conn: raw}
+	w := &watch{Conn: raw, password: password}
 	defer func() {
 		// The library does not expect every answer: a key that is none ends in a panic.
 		if r := recover(); r != nil {
@@ -111,17 +112,20 @@ func (s *Server) connect(ctx context.Context, password string, raw net.Conn) (c 
 	return nil, err
 }
 
-// watch reads along while the client logs in, and breaks off before it answers a server that asks for the password in
-// clear: the client answers every such request.
+// watch reads along while the client logs in. It breaks off before the client answers a server that asks for the
+// password in clear, for it answers every such request, and answers itself where the client does not know the plugin.
 type watch struct {
 	net.Conn
 	client   *client.Conn
 	verified bool
 	// tls is the watch over what lies inside TLS; nil as long as there is none.
 	tls *watch
-	// packet is how the present packet begins: its header, and as much of it as is needed; left is what comes after.
-	packet []byte
-	left   int
+	// password is for plugins that the library does not know.
+	password string
+	// ready is what has come of the present packet and is not read yet.
+	ready []byte
+	// secret says that what comes is TLS.
+	secret bool
 	over   bool
 	asked  bool
 }
@@ -133,51 +137,56 @@ func (w *watch) refused() bool { return w.asked || w.tls != nil && w.tls.asked }
 // Source: MySQL Source Code Documentation, "Protocol::AuthSwitchRequest".
 const clearRequest = "\xfe" + mysql.AUTH_CLEAR_PASSWORD + "\x00"
 
+// clientHello is how a client begins TLS, in any version.
+// Source: RFC 8446, 5.1: a record of type handshake, and legacy_record_version.
+const clientHello = "\x16\x03\x01"
+
 // headerLen is the length of a packet's header: three bytes of length, and a number.
 const headerLen = 4
 
+// maxPacket bounds what a server says at a time while we log in.
+const maxPacket = 1 << 20
+
 // Read implements net.Conn.
 func (w *watch) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
-	if !w.over && !w.verified && w.tls == nil && w.asksForClear(b[:n]) {
-		w.asked = true
-		return 0, ErrClear
+	if len(w.ready) == 0 {
+		if w.over || w.secret {
+			return w.Conn.Read(b)
+		}
+		var err error
+		if w.ready, err = w.next(); err != nil {
+			return 0, err
+		}
 	}
-	return n, err
+	n := copy(b, w.ready)
+	w.ready = w.ready[n:]
+	return n, nil
 }
 
-// asksForClear takes note of what has come, and reports whether it holds a request for the password in clear.
-func (w *watch) asksForClear(b []byte) bool {
-	for len(b) > 0 {
-		if w.left > 0 {
-			n := min(w.left, len(b))
-			w.left -= n
-			b = b[n:]
-			continue
-		}
-		w.packet = append(w.packet, b[0])
-		b = b[1:]
-		if len(w.packet) < headerLen {
-			continue
-		}
-		size := int(w.packet[0]) | int(w.packet[1])<<8 | int(w.packet[2])<<16
-		text := string(w.packet[headerLen:])
-		if text == clearRequest {
-			return true
-		}
-		if len(text) == size || !strings.HasPrefix(clearRequest, text) {
-			w.left, w.packet = size-len(text), w.packet[:0]
-		}
+// next reads a packet, and answers it if the library cannot: then it is the packet that follows.
+func (w *watch) next() ([]byte, error) {
+	packet, err := readPacket(w.Conn, maxPacket)
+	if err != nil {
+		return nil, err
 	}
-	return false
+	switch text := string(packet[headerLen:]); {
+	case !w.verified && strings.HasPrefix(text, clearRequest):
+		w.asked = true
+		return nil, ErrClear
+	case strings.HasPrefix(text, parsecRequest):
+		return parsec(w.Conn, packet, w.password)
+	}
+	return packet, nil
 }
 
 // Write implements net.Conn. The client makes its TLS connection over this one and then talks through it: the first
-// thing that it says there passes here encrypted, before any answer, which is when the watch moves inside.
+// thing that it says there passes here encrypted, before any answer, which is when the watch moves inside. That it makes
+// one shows when it begins to: a packet that began with these bytes would be larger than any before the login.
 func (w *watch) Write(b []byte) (int, error) {
+	w.secret = w.secret || bytes.HasPrefix(b, []byte(clientHello))
 	if !w.over && w.tls == nil && w.client != nil && w.client.Conn != nil {
 		if inside, ok := w.client.Conn.Conn.(*tls.Conn); ok {
-			w.tls = &watch{Conn: inside, verified: w.verified}
+			w.tls = &watch{Conn: inside, verified: w.verified, password: w.password}
 			w.client.Conn.Conn = w.tls
 		}
 	}

@@ -29,6 +29,9 @@ type impostor struct {
 	then  []byte // and the next
 	heard bytes.Buffer
 	roots *tls.Config
+	// plugin answers the first response instead; nil: ask and then do.
+	plugin func(c net.Conn, seq byte)
+	served chan struct{}
 }
 
 func newImpostor(t *testing.T, secure bool, ask ...string) (*impostor, string) {
@@ -50,9 +53,9 @@ func newImpostor(t *testing.T, secure bool, ask ...string) (*impostor, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
+	i.served = make(chan struct{})
 	go func() {
-		defer close(done)
+		defer close(i.served)
 		c, err := l.Accept()
 		if err == nil {
 			i.serve(c)
@@ -60,7 +63,7 @@ func newImpostor(t *testing.T, secure bool, ask ...string) (*impostor, string) {
 	}()
 	t.Cleanup(func() {
 		l.Close()
-		<-done
+		<-i.served
 	})
 	return i, l.Addr().String()
 }
@@ -90,6 +93,10 @@ func (i *impostor) serve(c net.Conn) {
 		if _, seq, err = i.receive(c); err != nil {
 			return
 		}
+	}
+	if i.plugin != nil {
+		i.plugin(c, seq)
+		return
 	}
 	send(c, seq, string(i.ask))
 	if _, seq, err = i.receive(c); err != nil {
