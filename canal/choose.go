@@ -53,28 +53,45 @@ func (c *candidate) has(other *candidate) bool {
 		return rest.IsEmpty()
 	}
 	for o, last := range other.logged {
-		if !c.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}) {
+		if !c.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}, other) {
 			return false
 		}
 	}
 	return true
 }
 
-// hasMade reports whether MariaDB has a transaction. Numbers do not say whose they are: two servers that both take
-// writes in a domain give the same ones. A server has it if it has logged it, or a later one of the server that made
-// it, or has replicated so far.
-func (c *candidate) hasMade(g event.GTID) bool {
-	return c.logged[origin{g.Domain, g.Server}] >= g.Number || c.hasReplicated(g)
+// hasMade reports whether MariaDB has a transaction of another server's. Numbers do not say whose they are: two servers
+// that both take writes in a domain give the same ones. A server has it if it has logged it, or a later one of the
+// server that made it, or has replicated so far. other is nil if it is not known what else there is.
+func (c *candidate) hasMade(g event.GTID, other *candidate) bool {
+	return c.logged[origin{g.Domain, g.Server}] >= g.Number || c.hasReplicated(g, other)
 }
 
-// hasReplicated reports whether MariaDB's gtid_slave_pos is beyond a transaction. It says nothing where the server has
-// made its last transaction itself: MASTER_DEMOTE_TO_SLAVE puts that there.
-func (c *candidate) hasReplicated(g event.GTID) (has bool) {
+// hasReplicated reports whether MariaDB's gtid_slave_pos is beyond a transaction of another server's. It says nothing
+// where the server has made its last transaction itself: MASTER_DEMOTE_TO_SLAVE puts that there. Nor does it where the
+// other one has gone another way before that: the last one may be of a primary that has failed, which the promoted one
+// lacks, and whose number it has given to a transaction of its own.
+func (c *candidate) hasReplicated(g event.GTID, other *candidate) (has bool) {
 	c.info.Replicated.Each(func(r event.GTIDRange) {
 		own := r.First.Server == c.info.ServerID && c.logged[origin{r.First.Domain, r.First.Server}] >= r.Last
-		has = has || r.First.Domain == g.Domain && r.Last >= g.Number && !own
+		has = has || r.First.Domain == g.Domain && r.Last >= g.Number && !own && (other == nil || other.leadsTo(r))
 	})
 	return has
+}
+
+// leadsTo reports whether MariaDB has the last transaction of a run, or may come to have it: what it has last in that
+// domain is of the same server.
+func (c *candidate) leadsTo(r event.GTIDRange) bool {
+	has := c.logged[origin{r.First.Domain, r.First.Server}]
+	if has >= r.Last {
+		return true
+	}
+	for o, last := range c.logged {
+		if o.domain == r.First.Domain && last > has {
+			return false
+		}
+	}
+	return true
 }
 
 // isLeftBehind reports whether the server will never say what is written on the other one. It is what a failover leaves
@@ -174,7 +191,7 @@ func (c *candidate) compareMariaDB(s *session, p *event.Position) (err error) {
 	p.GTIDs.Each(func(r event.GTIDRange) {
 		g := r.First
 		g.Number = r.Last
-		if !c.hasMade(g) {
+		if !c.hasMade(g, nil) {
 			c.lacks.Add(g)
 		}
 	})

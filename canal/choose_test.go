@@ -172,14 +172,22 @@ func TestMariaDBsNumbersDoNotSayWhoseTheyAre(t *testing.T) {
 	if left := maria(1, "", 100); promoted.has(left) != true || !left.isLeftBehind(promoted) {
 		t.Error("a primary whose transactions the promoted replica all has is not left behind")
 	}
-	if demoted := maria(1, "0-1-107", 107); demoted.hasMade(event.GTID{Domain: 0, Server: 2, Number: 105}) {
+	if demoted := maria(1, "0-1-107", 107); demoted.hasMade(event.GTID{Domain: 0, Server: 2, Number: 105}, nil) {
 		t.Error("a primary that was made a replica has what another one made, by the number of its own transaction")
 	}
-	if restored := maria(1, "0-1-107"); !restored.hasMade(event.GTID{Domain: 0, Server: 2, Number: 105}) {
+	if restored := maria(1, "0-1-107"); !restored.hasMade(event.GTID{Domain: 0, Server: 2, Number: 105}, nil) {
 		t.Error("a server that was restored from a backup of its replica lacks what is in it")
 	}
 	if plain := maria(3, "0-1-104"); !plain.has(maria(1, "", 104)) { // it does not log what it replicates
 		t.Error("a replica does not have what it has replicated")
+	}
+	if replica := maria(3, "0-1-105", 105); replica.has(promoted) {
+		t.Error("a replica of the old primary has 0-2-103, by the number of a transaction that the promoted one lacks")
+	}
+	for _, replicated := range []string{"0-1-104", "0-1-105"} { // since then there may be one more
+		if plain := maria(3, replicated); !plain.has(maria(1, "", 104, 101)) {
+			t.Errorf("a replica that has replicated %s lacks 0-1-104 or 0-2-101", replicated)
+		}
 	}
 }
 

@@ -197,7 +197,7 @@ func (c *candidate) wrote(before, other *candidate) bool {
 		return !rest.IsEmpty()
 	}
 	for o, last := range c.logged {
-		if before.logged[o] < last && !other.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}) {
+		if before.logged[o] < last && !other.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}, c) {
 			return true
 		}
 	}
@@ -213,7 +213,8 @@ func (c *candidate) hasLost(other *candidate) bool {
 		return !lost.IsEmpty()
 	}
 	for o, last := range other.logged {
-		if o.server == c.info.ServerID && !c.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}) {
+		if o.server == c.info.ServerID &&
+			!c.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}, other) {
 			return true
 		}
 	}

@@ -94,6 +94,35 @@ func TestTheReplicaThatIsNamedFirstIsRead(t *testing.T) {
 	})
 }
 
+// TestAReplicaOfAFailedPrimaryLacksWhatThePromotedOneWrites reads a replica that has got more of a primary than the one
+// that is promoted when that fails. MariaDB gives the numbers of these transactions to others.
+func TestAReplicaOfAFailedPrimaryLacksWhatThePromotedOneWrites(t *testing.T) {
+	t.Parallel()
+	failed := testbed.MariaDB(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, failed, "create table DB.t (id int primary key)")
+	d.allow("slave monitor", "*.*")
+	replica := testbed.MariaDB(t, "--binlog-row-metadata=FULL", "--log-slave-updates")
+	promoted := testbed.MariaDB(t, "--binlog-row-metadata=FULL", "--log-slave-updates")
+	replicate(t, replica, failed)
+	replicate(t, promoted, failed)
+	replica.Exec(t, "set global read_only=1")
+	promoted.Exec(t, "stop slave", "reset slave all")
+	d.exec("insert into DB.t values (1)", "insert into DB.t values (2)", "insert into DB.t values (3)")
+	if left := replica.QueryText(t, "select master_gtid_wait(?, 30)", failed.GTIDs(t)); left != "0" {
+		t.Fatal("the replica does not follow")
+	}
+	o := d.options()
+	o.Address, o.Servers = "", NewServers(replica.Addr, promoted.Addr)
+	r := reading(t, startAt(here(t, replica)), o)
+	r.await(t, "all is read", r.readAll)
+	testbed.Must(t, failed.Kill())
+	d.on(promoted).exec("insert into DB.t values (4)")
+	r.await(t, "that is not all", r.notAll)
+	if at := o.Servers.Current(); at != replica.Addr {
+		t.Errorf("%s is read, which lacks what was read", at)
+	}
+}
+
 // TestAPrimaryThatBeganAgainIsNotTakenForItsReplica has the primary forget its binlog and give its GTIDs out again. Its
 // replica has all that was read, and gets nothing more.
 func TestAPrimaryThatBeganAgainIsNotTakenForItsReplica(t *testing.T) {

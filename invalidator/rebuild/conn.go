@@ -46,8 +46,9 @@ type conn struct {
 	// made is when it was made, and since since when it has been idle.
 	made, since time.Time
 	// executed is what the server has executed, as far as it was asked. On MariaDB that is what it has replicated, and
-	// written is what it wrote itself.
+	// written is what it wrote itself. logged is the last number of each domain and server in its binlog.
 	executed, written event.GTIDSet
+	logged            map[event.GTID]uint64
 }
 
 // statementKey is the ordinal of a query, for how many keys it is asked, and the kinds of their parameters (kindsOf).
@@ -190,9 +191,25 @@ func (c *conn) reach(after *event.GTIDSet) error {
 
 // lacks reports whether the server has not executed all of some transactions, as far as it was asked.
 func (c *conn) lacks(after *event.GTIDSet) (is bool) {
-	missing := after.Subtract(&c.executed)
-	missing.Each(func(r event.GTIDRange) { is = is || !c.written.ContainsOf(r) })
+	after.Each(func(r event.GTIDRange) {
+		is = is || !c.written.ContainsOf(r) && !(c.executed.ContainsRange(r) && c.isOurs(r))
+	})
 	return is
+}
+
+// isOurs reports whether what MariaDB has replicated holds the last of some transactions in fact, and not another one
+// of its number: a replica of a primary that has failed may have more of that than the one that was promoted, which has
+// given the numbers to others. Its binlog says so, if it logs what it replicates.
+func (c *conn) isOurs(r event.GTIDRange) bool {
+	logs := false
+	c.executed.Each(func(has event.GTIDRange) {
+		logs = logs || has.First.Domain == r.First.Domain && c.logged[ofOrigin(has)] >= has.Last
+	})
+	return !logs || c.logged[ofOrigin(r)] >= r.Last
+}
+
+func ofOrigin(r event.GTIDRange) event.GTID {
+	return event.GTID{Domain: r.First.Domain, Server: r.First.Server}
 }
 
 // errBehind says that the server of a session has not executed what the value must be no older than.
@@ -226,6 +243,23 @@ func (c *conn) ask() (err error) {
 		return err
 	}
 	c.written = all.Of(uint32(id))
+	return c.askLogged()
+}
+
+// askLogged asks MariaDB for the last transaction of each domain and server in its binlog.
+func (c *conn) askLogged() error {
+	text, err := c.text("SELECT @@global.gtid_binlog_state")
+	if err != nil {
+		return err
+	}
+	c.logged = map[event.GTID]uint64{}
+	for one := range strings.SplitSeq(text, ",") { // a set has only the last one of each domain
+		set, err := event.ParseGTIDSet(event.MariaDB, one)
+		if err != nil {
+			return fmt.Errorf("SELECT @@global.gtid_binlog_state: %w", err)
+		}
+		set.Each(func(r event.GTIDRange) { c.logged[ofOrigin(r)] = r.Last })
+	}
 	return nil
 }
 

@@ -331,6 +331,44 @@ func TestAfterAFailoverTheServerThatHasTheChangeIsAsked(t *testing.T) {
 	})
 }
 
+// A replica of a primary that has failed has more of that than the one that was promoted, which gives the numbers to
+// transactions of its own. A session of before that leads to the replica has none of these.
+func TestAReplicaOfAFailedPrimaryHasNoChangeOfThePromotedOne(t *testing.T) {
+	t.Parallel()
+	failed, promoted := server(t, testbed.FlavorMariaDB), server(t, testbed.FlavorMariaDB)
+	replica := testbed.MariaDB(t, "--log-slave-updates")
+	replica.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
+		"master_use_gtid=slave_pos", failed.Port), "start slave")
+	for _, s := range []*testbed.Server{failed, promoted} {
+		s.Exec(t, "create table shop.t (id int primary key, v varchar(9))", "insert into shop.t values (1, 'old')")
+	}
+	promoted.Exec(t, "update shop.t set v = 'new' where id = 1")
+	change := last(t, promoted)
+	for n := range 20 {
+		failed.Exec(t, fmt.Sprintf("insert into shop.t values (%d, 'more')", 2+n))
+	}
+	if replica.QueryText(t, "select master_gtid_wait(?, 60)", failed.GTIDs(t)) != "0" {
+		t.Fatal("the replica does not follow")
+	}
+	q := as(t, event.FormString, "SELECT v FROM t WHERE id = :id")
+	r := newRunner(t, options(replica, q))
+	ask := func(change event.GTIDSet) (string, error) {
+		value, _, err := one(t.Context(), r, DefaultSource, q.ID, params("1"), &change)
+		if err != nil {
+			return "", err
+		}
+		return joined(t, value), nil
+	}
+	if got, err := ask(last(t, failed)); err != nil || got != "old" {
+		t.Fatalf("%q, %v: want what it has replicated", got, err)
+	}
+	got, err := ask(change)
+	if err == nil {
+		t.Fatalf("the replica is asked, and says %q", got)
+	}
+	transient(t, err, "has not executed the change")
+}
+
 // last returns the last transaction that a server has executed.
 func last(t *testing.T, s *testbed.Server) (set event.GTIDSet) {
 	t.Helper()
