@@ -42,15 +42,26 @@ func Inspect(ctx context.Context, o Options) (*Schema, error) {
 	}
 	defer s.close()
 	out := &Schema{}
-	if err := s.wantedTables(&o, out); err != nil {
+	if err := s.wantedTables(&o, out, ""); err != nil {
 		return nil, err
 	}
 	return out, s.cascades(&o, out)
 }
 
+// present returns the definition of one table; nil: there is none that we may see.
+func (s *session) present(n ddl.Name) (*event.Table, error) {
+	o, out := Options{Wanted: func(string, string) bool { return true }}, &Schema{}
+	err := s.wantedTables(&o, out, "AND c.TABLE_SCHEMA = "+quote(n.Schema)+" AND c.TABLE_NAME = "+quote(n.Table)+" ")
+	if err != nil || len(out.Tables) == 0 {
+		return nil, err
+	}
+	return out.Tables[0], nil
+}
+
+// wantedTables asks for the tables that meet more of a condition, "AND … ", besides being wanted.
 // Source: MySQL Reference Manual "The INFORMATION_SCHEMA COLUMNS Table": only tables on which the user has some
 // privilege are listed.
-func (s *session) wantedTables(o *Options, out *Schema) error {
+func (s *session) wantedTables(o *Options, out *Schema, more string) error {
 	fold, err := s.foldsNames()
 	if err != nil {
 		return err
@@ -59,7 +70,7 @@ func (s *session) wantedTables(o *Options, out *Schema) error {
 		"COALESCE(c.COLLATION_NAME, ''), COALESCE(c.GENERATION_EXPRESSION, ''), VERSION() " +
 		"FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME) " +
 		"WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') " +
-		"ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION")
+		more + "ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION")
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,14 @@ package canal
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/canal/schema"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 )
 
 const (
@@ -216,7 +219,51 @@ func (t *tables) heal(found []*binlog.TableMap) error {
 		if t.l.done.isZero() {
 			return nil // it is not known what may have changed the table since
 		}
-		if _, err := t.define(m, t.l.done); err != nil && !errors.Is(err, binlog.ErrUndefined) {
+		_, err := t.define(m, t.l.done)
+		if errors.Is(err, binlog.ErrUndefined) {
+			err = t.healAltered(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// healAltered is heal for a table that was altered or dropped since, so that its columns then are written nowhere: rows
+// that come now can be read, or there are none.
+func (t *tables) healAltered(m *binlog.TableMap) error {
+	n := ddl.Name{Schema: m.Schema, Table: m.Name}
+	var now *event.Table
+	err := t.ask(t.l.ctx, func(s *session, _ *history) (err error) {
+		if err = s.waitFor(0); err == nil {
+			now, err = s.present(n)
+		}
+		return err
+	})
+	if err != nil {
+		t.l.o.Logger.Debug("it is not known what the columns of a table are by now", "source", t.l.o.Source, "schema", n.Schema,
+			"table", n.Table, "error", err)
+		if t.passed == nil {
+			t.passed = map[ddl.Name]*binlog.TableMap{}
+		}
+		t.passed[t.name(n)] = m // it is tried again
+		return nil
+	}
+	if now != nil {
+		if _, err := t.l.bind(t.l.ctx, now); err != nil {
+			return t.l.stop(err)
+		}
+		return nil
+	}
+	for _, d := range t.l.o.Doubts.List() {
+		if d.Cause != alarm.EventUndecodable || d.Source != t.l.o.Source || !slices.Equal(d.Tables, []string{n.String()}) {
+			continue
+		}
+		if err := t.l.record(d); err != nil { // up to here
+			return err
+		}
+		if err := t.l.o.Doubts.Insist(t.l.ctx, d.ID); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,11 @@
 package canal
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -81,6 +84,47 @@ func TestRowsOfATableThatIsLockedHoldUpNoOther(t *testing.T) {
 			r.await(t, "a row of the table", func() bool { return slices.Contains(r.texts(), row) })
 			testbed.Must(t, r.stop())
 		})
+	}
+}
+
+// A session alters a table that it has locked, after rows of it were passed over: what its columns were then is written
+// nowhere. The doubt about these rows is answered all the same, without another row, also if the table is dropped.
+func TestATableThatIsAlteredAfterItsRowsWerePassedOverNeedsNoRow(t *testing.T) {
+	t.Parallel()
+	for _, m := range metadata {
+		if strings.HasSuffix(m.name, "Full") {
+			continue
+		}
+		for _, statement := range []string{"alter table DB.held add column s varchar(9) first", "drop table DB.held"} {
+			t.Run(m.name+", "+strings.Fields(statement)[0], func(t *testing.T) {
+				t.Parallel()
+				s := m.start(t, "--binlog-row-metadata="+m.arg)
+				d := newDatabase(t, s, "create table DB.held (id int primary key, n int unsigned)")
+				do := holding(t, d, "held")
+				o := d.options()
+				o.regainEach = 1 // each time that all is handed over
+				r := reading(t, newRecorder(), o)
+				r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+				do("insert into DB.held values (1,1)")
+				r.doubtAbout(alarm.EventUndecodable, d, "held")
+				do(statement)
+				d.exec("create table DB.later (id int)", "insert into DB.later values (1)")
+				r.await(t, "the statement is read", func() bool { return len(r.rows) > 0 })
+				do("unlock tables")
+				if strings.HasPrefix(statement, "drop") {
+					testbed.Eventually(t, patience, "the answer is asked for", func() bool {
+						return slices.ContainsFunc(r.doubts.List(), func(is doubt.Doubt) bool {
+							return is.Cause == alarm.EventUndecodable && is.Asked
+						})
+					})
+				} else {
+					r.await(t, "the table is known without a row", func() bool {
+						return slices.ContainsFunc(r.tables, func(table *event.Table) bool { return table.Name == "held" })
+					})
+				}
+				testbed.Must(t, r.stop())
+			})
+		}
 	}
 }
 
@@ -190,6 +234,39 @@ func TestForeignKeysOfATableThatIsLockedAtAFirstStartAreADoubt(t *testing.T) {
 			r.wantDoubted("once it is known", "wc")
 			r.wantDoubted("after that", "")
 		})
+	}
+}
+
+// A reader that never came to know the foreign keys of a locked table was restarted: what they changed until then is a
+// doubt, though nothing comes any more.
+func TestForeignKeysThatWereNotKnownBeforeARestartAreADoubt(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"), couple(coupled)...)
+	rec := newRecorder()
+	r := readFamily(t, d, rec)
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	r.synced()
+	testbed.Must(t, r.stop())
+	known := regexp.MustCompile(`(?m)^` + keysMark + `\[.*\]$`)
+	for _, held := range []bool{false, true} {
+		pos := rec.Position()
+		if !known.Match(pos.State) {
+			t.Fatalf("the position has no foreign keys: %q", pos.State)
+		}
+		if held {
+			none, err := joinKeys(nil, nil, true, nil)
+			testbed.Must(t, err)
+			pos.State = known.ReplaceAll(pos.State, bytes.TrimSpace(none))
+		}
+		r := readFamily(t, d, startAt(pos))
+		r.await(t, "a mark", func() bool { return len(r.marks) > 0 })
+		r.synced()
+		want := ""
+		if held {
+			want = "wc"
+		}
+		r.wantDoubted(fmt.Sprint("with nothing known ", held), want)
+		testbed.Must(t, r.stop())
 	}
 }
 
