@@ -128,13 +128,14 @@ func attach(t *testing.T, source *testbed.Server, log string) *freshet {
 		eventlog = fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q, partitions: 4, replication_factor: 1}}",
 			strings.Join(broker.Brokers(), ", "), broker.NewTopicName(t))
 	}
+	user, password := source.MayRead(t, "test.t1", "test.t2", "test.t3", "test.t4", "suites.done")
 	binlog, pos := source.BinlogPosition(t)
-	testbed.Must(t, os.WriteFile(file, fmt.Appendf(nil, `source: {addresses: [%q], user: root, start: "%s:%d", heartbeat: 200ms}
+	testbed.Must(t, os.WriteFile(file, fmt.Appendf(nil, `source: {addresses: [%q], user: %q, password: %q, start: "%s:%d", heartbeat: 200ms}
 redis: {addresses: [%q], timeout: 10s} # a soak may get little of the machine
 eventlog: %s
 invalidator: {second_delete: none} # no reader is slow, so a key is deleted again as soon as its change is visible
 admin: {listen: %q}
-%s`, source.Addr, binlog, pos, f.resp.Addr(), eventlog, listen, mappings), 0o600))
+%s`, source.Addr, user, password, binlog, pos, f.resp.Addr(), eventlog, listen, mappings), 0o600))
 	f.start("sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace), testbed.Binary(t), "run", "-c", file)
 	return f
 }
