@@ -341,8 +341,9 @@ func (s span) with(at time.Time) span {
 
 // standing is how a server stands to others: replicates says that it gets transactions from another one, or may;
 // stopped that it surely gets none at present, though it is set up to; member that it is set up as one of a group of
-// MySQL's.
-type standing struct{ replicates, stopped, member bool }
+// MySQL's; and eventual that such a one, if it becomes the primary, lets readers see what was before changes that it
+// has yet to apply.
+type standing struct{ replicates, stopped, member, eventual bool }
 
 // replicates is that of [session.standing].
 func (s *session) replicates(f event.Flavor) bool { return s.standing(f).replicates }
@@ -351,9 +352,11 @@ func (s *session) replicates(f event.Flavor) bool { return s.standing(f).replica
 // need not, sees how many run.
 func (s *session) standing(f event.Flavor) (is standing) {
 	rows, known := s.replication(f)
-	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('group_replication_group_name', 'wsrep_on')")
+	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('group_replication_group_name', " +
+		"'group_replication_consistency', 'wsrep_on')")
 	is.member = v["group_replication_group_name"] != ""
-	inCluster := err != nil || is.member || v["wsrep_on"] == "ON" // of Galera
+	is.eventual = is.member && !strings.Contains(v["group_replication_consistency"], "BEFORE") // unknown before 8.0.14
+	inCluster := err != nil || is.member || v["wsrep_on"] == "ON"                              // of Galera
 	if known {
 		is.replicates = len(rows) > 0 || inCluster
 		is.stopped = len(rows) > 0 && !inCluster && !slices.ContainsFunc(rows, isRunning)

@@ -180,8 +180,8 @@ func (w *watch) next() ([]byte, error) {
 }
 
 // Write implements net.Conn. The client makes its TLS connection over this one and then talks through it: the first
-// thing that it says there passes here encrypted, before any answer, which is when the watch moves inside. That it makes
-// one shows when it begins to: a packet that began with these bytes would be larger than any before the login.
+// thing that it says there passes here encrypted, before any answer, which is when the watch moves inside. That it
+// makes one shows when it begins to: a packet that began with these bytes would be larger than any before the login.
 func (w *watch) Write(b []byte) (int, error) {
 	w.secret = w.secret || bytes.HasPrefix(b, []byte(clientHello))
 	if !w.over && w.tls == nil && w.client != nil && w.client.Conn != nil {

@@ -27,7 +27,8 @@ var errParsec = errors.New("the server's answer makes no sense")
 // login, as if it had followed that one.
 //
 // The server sends a scramble; the client asks for the salt with an empty packet; the server sends that with the number
-// of rounds; and the client signs the server's scramble and one of its own with a key that it derives from the password.
+// of rounds; and the client signs the server's scramble and one of its own with a key that it derives from the
+// password.
 // Source: MariaDB, "Authentication Plugin - PARSEC".
 func parsec(c net.Conn, packet []byte, password string) (last []byte, err error) {
 	seq, scramble := packet[3], packet[headerLen+len(parsecRequest):]

@@ -56,14 +56,16 @@ func TestTheLoginByParsec(t *testing.T) {
 		more, then   string
 		wants, heard string
 	}{
-		"on any line":                {then: ok},
-		"more rounds":                {then: ok, factor: 3},
-		"as more of a plugin":        {then: ok, more: "\x01"},
-		"over TLS":                   {then: ok, secure: true},
-		"a wrong password":           {then: "\xff\x15\x04#28000Access denied", wants: "Access denied"},
-		"rounds that keep us busy":   {then: ok, factor: 40, wants: "makes no sense", heard: "it does not answer"},
-		"what is no salt":            {then: ok, more: "X", wants: "makes no sense", heard: "it does not answer"},
-		"an error instead of a salt": {then: ok, more: "\xff\x15\x04#28000Access denied", wants: "Access denied", heard: "it does not answer"},
+		"on any line":              {then: ok},
+		"more rounds":              {then: ok, factor: 3},
+		"as more of a plugin":      {then: ok, more: "\x01"},
+		"over TLS":                 {then: ok, secure: true},
+		"a wrong password":         {then: "\xff\x15\x04#28000Access denied", wants: "Access denied"},
+		"rounds that keep us busy": {then: ok, factor: 40, wants: "makes no sense", heard: "it does not answer"},
+		"what is no salt":          {then: ok, more: "X", wants: "makes no sense", heard: "it does not answer"},
+		"an error instead of a salt": {
+			then: ok, more: "\xff\x15\x04#28000Access denied", wants: "Access denied", heard: "it does not answer",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &parsecServer{factor: c.factor, more: c.more}

@@ -138,7 +138,9 @@ func (r *roles) exchange(nth int, late bool) {
 		id := next.QueryText(r.t, map[testbed.Flavor]string{
 			testbed.FlavorMySQL: "SELECT @@server_uuid", testbed.FlavorMariaDB: "SELECT @@server_id",
 		}[next.Flavor])
-		r.reader.await("the new primary is read", func(st *app.Status) bool { return strings.HasSuffix(st.Source.Server, id) })
+		r.reader.await("the new primary is read", func(st *app.Status) bool {
+			return strings.HasSuffix(st.Source.Server, id)
+		})
 	}
 	r.follow(was, next, nth)
 }
