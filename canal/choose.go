@@ -318,8 +318,8 @@ func mixed(seen []candidate) error {
 }
 
 // behind returns an error that waits for a server that answers and lacks something. One that takes writes is what
-// applications fill the cache from already. So may a member of a group be, which lets them read as soon as it has become
-// the primary, and is read only until it has applied all.
+// applications fill the cache from already. So may a member of a group be, which lets them read as soon as it has
+// become the primary, and is read only until it has applied all.
 // Source: MySQL Reference Manual, "Transaction Consistency Guarantees": EVENTUAL was the default before 8.4. That it is
 // read only: observed on 9.7.
 func (l *loop) behind(seen []candidate, p *event.Position) error {
