@@ -182,7 +182,7 @@ func (d *deleting) masters() (members []identity.Member) {
 			}
 		}
 		if node := m.Node; node != nil {
-			member.Moved = func() { d.moved(node) }
+			member.Moved, member.Answered = func() { d.moved(node) }, func() time.Time { return d.engine.Answered(node) }
 		}
 		members = append(members, member)
 	}

@@ -38,8 +38,9 @@ type Member struct {
 	Slots SlotSet
 	// Redis is as [Deps].Redis, of this one.
 	Redis redis.Cmdable
-	// Moved is as [Deps].Moved, of this one; nil: nobody needs to know.
-	Moved func()
+	// Moved and Answered are as in [Deps], of this one; nil: nobody needs to know, or knows.
+	Moved    func()
+	Answered func() time.Time
 }
 
 // Cluster compares who the masters of a Redis Cluster are with who they were.
@@ -55,6 +56,8 @@ type Cluster struct {
 	mu sync.Mutex
 	// watched are the masters of the last look, by address.
 	watched map[string]*watched
+	// unlooked are the addresses to which connections were made that nobody has looked at.
+	unlooked map[string]bool
 
 	// Only Run uses these. nodes are what is known of those that were seen, by ID; listed is when it was last known
 	// who has which slots.
@@ -82,19 +85,60 @@ func NewCluster(d Deps, o Options, members func() []Member) (*Cluster, error) {
 	}
 	return &Cluster{
 		deps: d, options: o, members: members, news: make(chan struct{}, 1), began: time.Now(),
-		begunBy: begunBy, watched: map[string]*watched{},
+		begunBy: begunBy, watched: map[string]*watched{}, unlooked: map[string]bool{},
 	}, nil
 }
 
-// Look is [Watch.Look] of the master at an address, if it is watched.
+// Look is [Watch.Look] of the master at an address. A connection to one that is not watched yet is left once it is.
 func (c *Cluster) Look(ctx context.Context, address string, conn redis.Cmdable) error {
 	c.mu.Lock()
 	w := c.watched[address]
+	if w == nil {
+		c.unlooked[address] = true
+	}
 	c.mu.Unlock()
 	if w == nil {
 		return nil
 	}
 	return w.watch.Look(ctx, conn)
+}
+
+// leaveUnlooked leaves the connections to masters that are watched by now which nobody has looked at. They may lead to
+// other servers than those that are made from now on.
+func (c *Cluster) leaveUnlooked() {
+	var left []*watched
+	c.mu.Lock()
+	for address, w := range c.watched {
+		if c.unlooked[address] {
+			left = append(left, w)
+			delete(c.unlooked, address)
+		}
+	}
+	c.mu.Unlock()
+	for _, w := range left {
+		w.watch.deps.Moved()
+	}
+}
+
+// moved has the connections to the master at an address be left, and answered returns when one of them was last at work.
+// Those that there are may have come after the first look: with its first slot.
+func (c *Cluster) moved(address string) {
+	if m := c.at(address); m != nil && m.Moved != nil {
+		m.Moved()
+	}
+}
+
+func (c *Cluster) answered(address string) time.Time {
+	if m := c.at(address); m != nil && m.Answered != nil {
+		return m.Answered()
+	}
+	return time.Time{}
+}
+
+func (c *Cluster) at(address string) *watched {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watched[address]
 }
 
 // Unheard is [Watch.Unheard] of the master with slots that has been unheard for longest.
@@ -151,6 +195,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 // look looks at all masters, and reports whether anything new must be kept.
 func (c *Cluster) look(ctx context.Context) (changed bool, err error) {
 	c.follow()
+	c.leaveUnlooked()
 	changed, _, err = c.compareAll(ctx) // what was asked before
 	if err != nil {
 		return changed, err
@@ -187,10 +232,8 @@ func (c *Cluster) follow() {
 		w := was[m.Address]
 		if w == nil || w.ID != m.ID {
 			o, d := c.options, c.deps
-			o.Address, d.Redis, d.Moved = fmt.Sprintf("%s of %s", m.Address, c.options.Address), m.Redis, m.Moved
-			if d.Moved == nil {
-				d.Moved = func() {}
-			}
+			o.Address, d.Redis = fmt.Sprintf("%s of %s", m.Address, c.options.Address), m.Redis
+			d.Moved, d.Answered = func() { c.moved(m.Address) }, func() time.Time { return c.answered(m.Address) }
 			w = &watched{watch: &Watch{
 				deps: d, options: o, news: c.news, stamp: stamp{leads: d.Leads == nil}, heard: time.Now(),
 				unheard: errors.New("none was tried"),
@@ -246,11 +289,12 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 	if is.Run != was.Run && former == "" {
 		m.watch.deps.Moved() // first: the doubt is about all that was acknowledged before it
 	}
-	why := suspicion(was.known, s.server, s.at)
+	until := was.until(s)
+	why := suspicion(until, s.server, s.at)
 	if why == "" && s.stamp.is == another && m.watch.stamp.known() == s.stamp.before {
 		why = "the stamp that freshet keeps in it is an older one"
 	}
-	is.cameBack(why, was, s, &m.Slots)
+	is.cameBack(why, until, s, &m.Slots)
 	if is.Run != was.Run && former == "" && why == "" {
 		gone := is.Slots.without(&m.Slots)
 		is.Unasked.add(&gone)

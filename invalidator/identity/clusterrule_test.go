@@ -21,6 +21,8 @@ type told struct {
 	// moves are those that each master says it has begun by itself; unasked: it does not say.
 	moves   []migration
 	unasked error
+	// worked is when each master last answered a command.
+	worked time.Time
 }
 
 // answer is what a master answers: who it is, and the stamp that it holds.
@@ -71,6 +73,10 @@ func (c *told) look(answers ...answer) {
 		m := Member{ID: a.id, Address: a.id + ":6379"}
 		if err := m.Slots.UnmarshalText([]byte(a.slots)); err != nil {
 			c.Fatal(err)
+		}
+		if a.slots != "" { // else there are no connections
+			m.Moved = func() { c.moved = append(c.moved, a.id) }
+			m.Answered = func() time.Time { return c.worked }
 		}
 		c.list = append(c.list, m)
 	}
@@ -348,6 +354,48 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A node that got its first slot after it was first looked at has connections by now, as the others.
+func TestTheConnectionsToANodeThatWasEmptyAreLeft(t *testing.T) {
+	r := newTold(t)
+	one, none := answer{"one", "0-9", full("one"), "a", heard}, answer{"new", "", full("new"), "", heard}
+	none.server.keys, none.server.loaded = 0, 0
+	r.look(one, none)
+	got := none
+	got.slots, one.slots = "5-9", "0-4"
+	r.look(one, got)
+	r.look(one, got)
+	got.server.run = "run another"
+	r.look(one, got)
+	if !slices.Equal(r.moved, []string{"new"}) {
+		t.Errorf("left %q", r.moved)
+	}
+}
+
+// Connections of before may go on while no look comes about: a master that begins with nothing meanwhile may be filled
+// by others while keys are deleted on the one before.
+func TestAMasterThatBeginsWhileTheFormerOneIsAtWorkIsInDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		atWork time.Duration // how long ago it was
+		want   []string
+	}{"it began after that": {80 * time.Second, nil}, "it began before": {30 * time.Second, []string{""}}} {
+		t.Run(name, func(t *testing.T) {
+			r := newTold(t)
+			r.look(answer{"one", "0-9", full("one"), "a", heard})
+			r.watch.nodes["one"].Seen = time.Now().Add(-90 * time.Second)
+			r.worked = time.Now().Add(-c.atWork)
+			w := r.watch.watched["one:6379"].watch
+			if err := w.answered(time.Now(), "run_id:b\r\nuptime_in_seconds:60\r\nrole:master\r\n"+
+				"rdb_last_load_keys_loaded:0\r\naof_enabled:0\r\ndb0:keys=1\r\n", nil, found{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := r.watch.compareAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.doubts(c.want...)
+		})
 	}
 }
 

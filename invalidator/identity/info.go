@@ -18,6 +18,8 @@ type server struct {
 	// keys are those of our database.
 	keys   int64
 	uptime time.Duration // in whole seconds
+	// since is how much of the present second has passed; 0: it does not say (before Redis 6.2).
+	since time.Duration
 }
 
 // parse reads INFO; false if it does not say who the server is.
@@ -39,6 +41,7 @@ func parse(info string, db int) (server, bool) {
 		loading: number(f["loading"], 0)+number(f["async_loading"], 0) != 0,
 		loaded:  number(f["rdb_last_load_keys_loaded"], -1),
 		uptime:  time.Duration(number(f["uptime_in_seconds"], 0)) * time.Second,
+		since:   time.Duration(number(f["server_time_usec"], 0)%1e6) * time.Microsecond,
 	}
 	if p := f["master_replid2"]; strings.Trim(p, "0") != "" {
 		s.parent = p

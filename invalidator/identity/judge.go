@@ -16,7 +16,7 @@ type known struct {
 const (
 	// unwatched is how long Redis may go unseen for nothing else to have happened to it than what INFO still says.
 	unwatched = time.Minute
-	// tick is how exactly the uptime is known.
+	// tick is how exactly it is known when a server started.
 	tick = time.Second
 )
 
@@ -55,7 +55,13 @@ func suspicion(was known, s server, now time.Time) string {
 }
 
 // stranger reports whether s has data of which nothing is known: it is neither the server that it was, nor was its
-// replica, nor has been started since.
+// replica, nor has been started since. One that was started up to a second before may count as started since: that no
+// restart counts as a stranger is worth more, for a Redis that begins with nothing is filled by the time that it is
+// looked at.
 func stranger(was known, s server, now time.Time) bool {
-	return was.Run != s.run && (s.parent == "" || s.parent != was.Repl) && s.uptime > now.Sub(was.Seen)+tick
+	return was.Run != s.run && (s.parent == "" || s.parent != was.Repl) && s.upAtLeast() > now.Sub(was.Seen)
 }
+
+// upAtLeast returns for how long a server has surely been up. Its uptime counts from the beginning of the second in
+// which it started to that of the present one.
+func (s *server) upAtLeast() time.Duration { return s.uptime + s.since - tick }

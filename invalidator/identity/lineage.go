@@ -17,11 +17,11 @@ type lineage struct {
 
 // cameBack takes note of what a master has in slots that are not its own, if it is suspected of older data. It is was
 // no more, and has the slots now.
-func (l *lineage) cameBack(why string, was *lineage, s seen, slots *SlotSet) {
+func (l *lineage) cameBack(why string, was known, s seen, slots *SlotSet) {
 	switch {
 	case l.Run != was.Run && s.keys == 0:
 		l.Old = SlotSet{}
-	case why != "" && stranger(was.known, s.server, s.at):
+	case why != "" && stranger(was, s.server, s.at):
 		l.Old.fill()
 		l.Old = l.Old.without(slots)
 	case why != "":

@@ -45,20 +45,32 @@ func (w *Watch) worksOn(run string) {
 	w.on = run
 }
 
-// On is [Watch.On] of a cluster: it names all masters that have slots.
+// On is [Watch.On] of a cluster: it names all masters that have slots, as they are now. Of one that nobody has looked at
+// yet nothing is recorded.
 func (c *Cluster) On() string {
+	members := c.members()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var servers []string
-	for _, m := range c.watched {
+	var servers, others []string
+	for _, m := range members {
 		if m.Slots.isEmpty() {
 			continue
 		}
-		run := m.watch.On()
-		if run == "" || run == notSure {
-			return run
+		run := ""
+		if w := c.watched[m.Address]; w != nil && w.ID == m.ID {
+			run = w.watch.On()
 		}
-		servers = append(servers, short(run))
+		if run == "" || run == notSure {
+			others = append(others, run)
+		} else {
+			servers = append(servers, short(run))
+		}
+	}
+	switch {
+	case len(servers) > 0 && len(others) > 0, slices.Contains(others, notSure):
+		return notSure
+	case len(others) > 0:
+		return ""
 	}
 	slices.Sort(servers)
 	name := strings.Join(servers, ".")

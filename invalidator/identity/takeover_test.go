@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,38 @@ func TestWhoTakesWorkOnAClusterOverSaysWhatItsMastersLack(t *testing.T) {
 	take(on)
 	if n := r.book.List()[0].Count; n != 2 || len(r.book.List()) != 1 {
 		t.Errorf("recorded %d times: %+v", n, r.book.List())
+	}
+}
+
+// What is done on a master that has just got its first slot, or replaced another one, is done on a server of which
+// nothing is recorded. The first connection to it may come before the first look at it.
+func TestWorkOnAMasterThatNobodyHasLookedAtIsOnNoneThatIsKnown(t *testing.T) {
+	t.Parallel()
+	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
+	r.look()
+	on := r.watch.On()
+	if strings.Count(on, ".") != 1 {
+		t.Fatalf("two masters are named %q", on)
+	}
+	added := r.cluster.Add(t)
+	testbed.Must(t, r.watch.Look(t.Context(), added.Addr, added.Client()))
+	r.cluster.Move(t, r.cluster.Masters[0], added, r.has(0)[:5]...)
+	testbed.Eventually(t, time.Minute, "the node that was added has slots", func() bool {
+		return slices.ContainsFunc(r.members(), func(m Member) bool { return m.Address == added.Addr && !m.Slots.isEmpty() })
+	})
+	if is := r.watch.On(); is != notSure {
+		t.Errorf("on %q while nobody has looked at a master", is)
+	}
+	r.watch.follow()
+	if is := r.watch.On(); is != notSure {
+		t.Errorf("on %q before a master has answered", is)
+	}
+	r.look()
+	if is := r.watch.On(); strings.Count(is, ".") != 2 {
+		t.Errorf("three masters are named %q", is)
+	}
+	if !slices.Equal(r.moved, []string{added.Addr}) {
+		t.Errorf("left %q", r.moved)
 	}
 }
 

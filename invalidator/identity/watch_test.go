@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -379,6 +380,35 @@ func TestARedisThatBeginsWhileTheFormerOneIsAtWorkIsInDoubt(t *testing.T) {
 			r.compare()
 			r.doubtful(c.want)
 		})
+	}
+}
+
+// The uptime is in whole seconds. A server that began with nothing more than a second before the former one was last at
+// work may have been filled by others until then.
+func TestARedisThatBeganBeforeTheFormerOneWasLeftIsInDoubt(t *testing.T) {
+	t.Parallel()
+	seen := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		began, looked time.Duration // since the former one was seen
+		doubtful      bool
+	}{
+		{100 * time.Millisecond, time.Second, false}, // a restart
+		{-100 * time.Millisecond, time.Second, false},
+		{-1100 * time.Millisecond, 200 * time.Millisecond, true},
+		{-1100 * time.Millisecond, time.Second, true},
+		{-1900 * time.Millisecond, 100 * time.Millisecond, true},
+	} {
+		for phase := range 10 {
+			at := seen.Add(time.Duration(phase) * 100 * time.Millisecond)
+			began, looked := at.Add(c.began), at.Add(c.looked)
+			info := fmt.Sprintf("run_id:b\r\nuptime_in_seconds:%d\r\nserver_time_usec:%d\r\nrdb_last_load_keys_loaded:0\r\n"+
+				"aof_enabled:0\r\ndb0:keys=1\r\n", looked.Unix()-began.Unix(), looked.UnixMicro())
+			s, ok := parse(info, 0)
+			if why := suspicion(known{Run: "a", Seen: at}, s, looked); !ok || (why != "") != c.doubtful {
+				t.Errorf("it began %s after the former one was seen, and was looked at after %s, at %s: %q", c.began, c.looked,
+					looked.Format(".000"), why)
+			}
+		}
 	}
 }
 
