@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -155,9 +156,12 @@ type retries struct {
 	mu     sync.Mutex
 	topics []string
 	looked time.Time
+	// again says that there may be others by now. A member with delays of its own makes their topics before it joins, and
+	// parks nothing before the generation that it joins has begun.
+	again atomic.Bool
 }
 
-// retriesEvery is how often it is looked which retry topics there are: that changes with retry.park_delays only.
+// retriesEvery is how often it is looked at least which retry topics there are: that changes with retry.park_delays only.
 const retriesEvery = time.Minute
 
 // retryTopics returns the retry topics that there are, those of delays that are not configured any more as well. One of
@@ -165,9 +169,10 @@ const retriesEvery = time.Minute
 func (l *Log) retryTopics(ctx context.Context) (there []string, err error) {
 	l.retries.mu.Lock()
 	defer l.retries.mu.Unlock()
-	if time.Since(l.retries.looked) >= retriesEvery {
+	if l.retries.again.Swap(false) || time.Since(l.retries.looked) >= retriesEvery {
 		former, err := l.former(ctx)
 		if err != nil {
+			l.retries.again.Store(true)
 			return nil, err
 		}
 		l.retries.topics, l.retries.looked = append(former, l.letters.Topics()...), time.Now()

@@ -68,6 +68,8 @@ type Log struct {
 	lead    func(ctx context.Context) error // nil: there is nothing to do once for the group
 	worked  *worked                         // nil: nobody says on which Redis the work is done
 	retries retries
+	// listEvery is how often it is looked whether the group has topics that this member does not know. Default: retriesEvery.
+	listEvery time.Duration
 }
 
 // New returns a log. It does not connect yet.
@@ -75,7 +77,7 @@ func New(c *broker.Client, o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	l := &Log{client: c, o: o, closing: make(chan struct{})}
+	l := &Log{client: c, o: o, closing: make(chan struct{}), listEvery: retriesEvery}
 	var err error
 	l.letters, err = letters.New(c, letters.Options{
 		Topic: o.Topic, Group: o.Group, Delays: o.Delays, Parse: parse, Registerer: o.Registerer, Log: o.Log,

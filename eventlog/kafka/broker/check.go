@@ -121,13 +121,18 @@ func (k *checker) reach(ctx context.Context, address, fix string) {
 	_ = conn.Close()
 }
 
-// offsets warns of a broker that forgets a group's offsets before the topic forgets its records. That takes the right
-// to describe the cluster's settings; without it, it is not looked at.
+// offsets warns of a broker that forgets a group's offsets before the topic forgets its records, or takes little with
+// them. That takes the right to describe the cluster's settings; without it, it is not looked at.
 func (k *checker) offsets(ctx context.Context, id int, address string) {
-	const name = "offsets.retention.minutes"
-	config, err := k.config(ctx, kafka.ResourceTypeBroker, strconv.Itoa(id), name)
+	const name, most = "offsets.retention.minutes", "offset.metadata.max.bytes"
+	config, err := k.config(ctx, kafka.ResourceTypeBroker, strconv.Itoa(id), name, most)
 	if err != nil {
 		return
+	}
+	if bytes, err := strconv.Atoi(config[most]); err == nil && bytes < 4096 {
+		k.warn(fmt.Sprintf("set %s=4096, Kafka's default, in the broker's server.properties", most),
+			"kafka: broker %s takes %d bytes of metadata with an offset; what freshet writes there and does not fit is left out, so "+
+				"that it may go unnoticed that records were lost, or that redis was another one for a while", address, bytes)
 	}
 	minutes, err := strconv.Atoi(config[name])
 	if err == nil && time.Duration(minutes)*time.Minute < Retention {

@@ -32,7 +32,9 @@ type commits struct {
 	generation int
 	member     string
 	// the brokers say that this member is not part of the generation any more: nothing is sent until the next
-	out         bool
+	out bool
+	// room is how much metadata the brokers take, as far as is known; 0: as much as there is.
+	room        int
 	assignments map[*Assignment]*progress
 	more        chan struct{} // has room for one; full: there is something to send
 
@@ -68,7 +70,6 @@ type progress struct {
 	on       broker.WorkedOn
 	ours     bool // on is what we work on; else it is what the owner before has worked on
 	sent     bool // the brokers have it
-	bare     bool // they take the first part of its metadata only
 }
 
 // add takes the commits of an assignment from now on.
@@ -206,6 +207,28 @@ type attempt struct {
 	offset     int64
 	metadata   string
 	on         string
+	size       int // of the metadata as it was sent
+}
+
+// noMetadata is a room for none.
+const noMetadata = -1
+
+// fit returns the metadata of a commit as far as there is room for it: whole parts, of which the first ones count most.
+// The first one says whose the commit is, and comes before what it was worked on.
+func fit(metadata string, on broker.WorkedOn, room int) string {
+	if room == 0 {
+		return on.AddTo(metadata)
+	}
+	parts := strings.Split(metadata, ";")
+	for n := len(parts); n > 0; n-- {
+		if text := on.AddTo(strings.Join(parts[:n], ";")); len(text) <= room {
+			return text
+		}
+	}
+	if on.Redis != "" {
+		return fit(metadata, broker.WorkedOn{}, room)
+	}
+	return ""
 }
 
 func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]attempt) {
@@ -227,16 +250,16 @@ func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]atte
 		if p.ours && on.Redis != "" {
 			p.on = on
 		}
-		o := kafka.OffsetCommit{Partition: assignment.Partition, Offset: p.offset, Metadata: p.metadata}
-		if p.bare {
-			o.Metadata, _, _ = strings.Cut(p.metadata, ";")
+		o := kafka.OffsetCommit{
+			Partition: assignment.Partition, Offset: p.offset, Metadata: fit(p.metadata, p.on, c.room),
 		}
-		o.Metadata = p.on.AddTo(o.Metadata)
 		req.Topics[assignment.Topic] = append(req.Topics[assignment.Topic], o)
 		if sent[assignment.Topic] == nil {
 			sent[assignment.Topic] = map[int]attempt{}
 		}
-		sent[assignment.Topic][assignment.Partition] = attempt{assignment, p.offset, p.metadata, p.on.Redis}
+		sent[assignment.Topic][assignment.Partition] = attempt{
+			assignment, p.offset, p.metadata, p.on.Redis, len(o.Metadata),
+		}
 	}
 	return req, sent
 }
@@ -265,11 +288,8 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 			case r.Error == nil:
 				// It may have moved on while the request was under way, or have more to say of the same offset.
 				p.sent = p.offset == a.offset && p.metadata == a.metadata && p.on.Redis == a.on
-			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && !p.bare:
-				p.bare = true
-				c.log.Warn("the brokers do not take all metadata of a commit (offset.metadata.max.bytes); committed with its "+
-					"first part only",
-					"topic", topic, "partition", r.Partition, "bytes", len(p.metadata))
+			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && a.size > 0:
+				c.shorten(a.size)
 				failed = r.Error
 			default:
 				failed = fmt.Errorf("%s/%d at %d: %w", topic, r.Partition, a.offset, r.Error)
@@ -282,6 +302,22 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 		}
 	}
 	return failed
+}
+
+// shorten takes note that metadata of a size is more than the brokers take. The caller holds the lock.
+func (c *commits) shorten(refused int) {
+	if c.room == 0 {
+		c.log.Warn("the brokers do not take all metadata of a commit, and what does not fit is left out: it may go unnoticed "+
+			"then that records were lost, or that redis was another one for a while; set offset.metadata.max.bytes=4096 on all "+
+			"brokers, and restart the invalidators", "group", c.group, "bytes", refused)
+	}
+	room := refused * 3 / 4
+	if room == 0 {
+		room = noMetadata
+	}
+	if c.room == 0 || room < c.room {
+		c.room = room
+	}
 }
 
 // lost reports whether an answer means that this member is not part of the generation any more.

@@ -23,6 +23,7 @@ import (
 type coordinator struct {
 	answers []func(partition int32) kafka.Error // lostReply: the request takes effect and its answer never comes
 	stored  []string
+	most    int // how much metadata it takes, in bytes; below 0: any
 	// generations are those for which something was sent.
 	generations []int32
 }
@@ -41,6 +42,9 @@ func (c *coordinator) RoundTrip(_ context.Context, _ net.Addr, r kafka.Request) 
 		out := offsetcommit.ResponseTopic{Name: t.Name}
 		for _, p := range t.Partitions {
 			code := answer(p.PartitionIndex)
+			if c.most >= 0 && len(p.CommittedMetadata) > c.most {
+				code = kafka.OffsetMetadataTooLarge
+			}
 			if code == 0 || code == lostReply {
 				c.stored = append(c.stored, fmt.Sprintf("%d at %d %q", p.PartitionIndex, p.CommittedOffset, p.CommittedMetadata))
 			}
@@ -84,7 +88,7 @@ func (c *coordinator) expect(t *testing.T, want ...string) {
 
 func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{}
+		c := &coordinator{most: -1}
 		commits, assignments, _ := generationOf(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -115,7 +119,7 @@ func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
 // Commits that keep coming must not put off the request that gathers them, nor may one that failed wait for the next.
 func TestCommitsAreSentWhileMoreCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.NotCoordinatorForGroup)}}
+		c := &coordinator{most: -1, answers: []func(int32) kafka.Error{always(kafka.NotCoordinatorForGroup)}}
 		commits, assignments, _ := generationOf(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -146,7 +150,7 @@ func TestACommitThatFailsForNowIsMadeAgain(t *testing.T) {
 	} {
 		for _, times := range []int{2, 100} {
 			synctest.Test(t, func(t *testing.T) {
-				c := &coordinator{}
+				c := &coordinator{most: -1}
 				for range times {
 					c.answers = append(c.answers, always(code))
 				}
@@ -169,7 +173,7 @@ func TestACommitThatFailsForNowIsMadeAgain(t *testing.T) {
 
 func TestOnlyThePartitionThatFailedIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{answers: []func(int32) kafka.Error{func(p int32) kafka.Error {
+		c := &coordinator{most: -1, answers: []func(int32) kafka.Error{func(p int32) kafka.Error {
 			if p == 1 {
 				return kafka.GroupLoadInProgress
 			}
@@ -186,7 +190,7 @@ func TestOnlyThePartitionThatFailedIsSentAgain(t *testing.T) {
 func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 	for _, code := range []kafka.Error{kafka.IllegalGeneration, kafka.UnknownMemberId, kafka.FencedInstanceID} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &coordinator{answers: []func(int32) kafka.Error{always(code)}}
+			c := &coordinator{most: -1, answers: []func(int32) kafka.Error{always(code)}}
 			commits, assignments, _ := generationOf(t, c)
 			assignments[0].Commit(20, "")
 			commits.flush(t.Context())
@@ -200,7 +204,7 @@ func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 // The process that takes a partition over finds out from it what may be missing.
 func TestACommitSaysOnWhichRedisTheWorkWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{}
+		c := &coordinator{most: -1}
 		commits, assignments, _ := generationOf(t, c)
 		on := "R1"
 		commits.on = func() string { return on }
@@ -244,7 +248,7 @@ func TestACommitSaysOnWhichRedisTheWorkWasDone(t *testing.T) {
 		expect(said(21, "b", "R2", 2*time.Second))
 		taken.TakeOver()
 		c.answers = append(c.answers, always(kafka.OffsetMetadataTooLarge))
-		taken.Commit(22, "first;more")
+		taken.Commit(22, "first;more and more")
 		commits.send(t.Context())
 		commits.send(t.Context())
 		expect(said(22, "first", "R3", 2*time.Second))
@@ -259,20 +263,45 @@ func TestACommitSaysOnWhichRedisTheWorkWasDone(t *testing.T) {
 	})
 }
 
-// Its first part says whose the commit is.
-func TestOfMetadataThatIsTooLargeTheFirstPartIsCommitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.OffsetMetadataTooLarge)}}
-		commits, assignments, _ := generationOf(t, c)
-		assignments[0].Commit(20, "first;more")
-		commits.flush(t.Context())
-		c.expect(t, `0 at 20 "first"`)
-	})
+// However little the brokers take, the offset is committed, with the first parts: the first one says whose it is.
+func TestOfMetadataThatIsTooLargeTheFirstPartsAreCommitted(t *testing.T) {
+	for _, most := range []int{0, 1, 4, 9, 20, 50, 70, 84, 200} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &coordinator{most: most}
+			commits, assignments, log := generationOf(t, c)
+			commits.on = func() string { return strings.Repeat("r", 40) }
+			assignments[0].TakeOver()
+			assignments[0].Commit(20, "first;more;and the last")
+			commits.flush(t.Context())
+			if len(c.stored) != 1 || most > 4 && !strings.HasPrefix(c.stored[0], `0 at 20 "first`) {
+				t.Fatalf("%d bytes: stored %q", most, c.stored)
+			}
+			said := strings.Count(log.String(), "offset.metadata.max.bytes=4096 on all brokers")
+			if want := map[bool]int{true: 1}[most < 84]; said != want {
+				t.Errorf("%d bytes: said %d times", most, said)
+			}
+		})
+	}
+}
+
+func TestTheFirstPartsOfMetadataFit(t *testing.T) {
+	const all = "first;more;and the last"
+	on := broker.WorkedOn{Redis: "R", At: time.UnixMilli(1790000000123)}
+	name := len(on.AddTo(""))
+	for room, want := range map[int]string{
+		noMetadata: "", 4: "", 5: "first", 9: "first", 10: "first;more",
+		name + 4: "first;more;and the last", name + 5: on.AddTo("first"), name + 9: on.AddTo("first"),
+		name + 10: on.AddTo("first;more"), name + len(all): on.AddTo(all), 0: on.AddTo(all),
+	} {
+		if got := fit(all, on, room); got != want {
+			t.Errorf("%d bytes: %q, want %q", room, got, want)
+		}
+	}
 }
 
 func TestTheLastCommitIsGivenUpWhenTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{}
+		c := &coordinator{most: -1}
 		for range 1000 {
 			c.answers = append(c.answers, always(kafka.GroupCoordinatorNotAvailable))
 		}
@@ -292,7 +321,7 @@ func TestTheLastCommitIsGivenUpWhenTimeIsOver(t *testing.T) {
 // A partition is stopped after all that was finished has been sent: at the same offset there is more to say.
 func TestMoreToSayOfAnOffsetThatIsUnderWayIsSentToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{}
+		c := &coordinator{most: -1}
 		commits, assignments, _ := generationOf(t, c)
 		c.answers = append(c.answers, func(int32) kafka.Error {
 			assignments[0].Rewind(20, "stopped")

@@ -157,7 +157,7 @@ type keeper struct {
 }
 
 func newKeeper(t *testing.T, joined generations) *keeper {
-	k := &keeper{coordinator: &coordinator{}, begun: make(chan int, 10), ended: make(chan int, 10)}
+	k := &keeper{coordinator: &coordinator{most: -1}, begun: make(chan int, 10), ended: make(chan int, 10)}
 	m := &Member{o: Options{
 		Keep: true, Session: DefaultSession, Drain: DefaultDrain,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

@@ -47,6 +47,22 @@ func TestPartitionsAreSharedAndTheirOffsetsHandedOver(t *testing.T) {
 	}
 }
 
+// A broker that is set to take little says so of each partition, and takes nothing of the offset with it.
+func TestABrokerThatTakesLittleMetadataTakesTheOffsets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{"offset.metadata.max.bytes=30"}}), 1)
+	a := r.join(Options{On: func() string { return strings.Repeat("r", 900) }}, nil)
+	c := a.began(1)[0]
+	c.TakeOver()
+	c.Commit(7, "freshet1;"+strings.Repeat("x", 2000))
+	b := r.bare()
+	testbed.Eventually(t, patience, "the offset is committed", func() bool { return b.committed(0) == 7 })
+	must(t, a.stop())
+	if c := r.join(Options{}, nil).began(1)[0]; c.Offset != 7 || c.Metadata != "freshet1" {
+		t.Errorf("the next one begins at %d %q", c.Offset, c.Metadata)
+	}
+}
+
 func TestAMemberThatDiesIsSucceededAndComesBackAsAStandby(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 1)
