@@ -95,7 +95,7 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	a.walks = func(string) (*walking, error) { return w, nil }
 	warming := &warming{walking: w}
 	p.warming.Store(warming)
-	d.alongside = append(d.alongside, a.run, warming.follow, warming.runAll, r.definitions.run)
+	d.alongside = append(d.alongside, a.run, warming.follow, warming.runAll, r.definitions.run, r.healAll)
 	p.answers.Store(a)
 	return nil
 }
@@ -127,6 +127,8 @@ const (
 	looksEach = time.Second
 	// finishedEach is how often it is looked whether older changes are finished.
 	finishedEach = 100 * time.Millisecond
+	// looksAgainEach is how often it is looked whether the keys of a doubt that is stuck can be looked for by now.
+	looksAgainEach = 30 * time.Second
 	// restsFor is how many times as long as a scope went through Redis none follows.
 	restsFor = 4
 )
@@ -150,12 +152,41 @@ func (a *answering) answerOrRedo(ctx context.Context) error {
 
 // answerAll answers doubts until ctx ends. Where the engine fails, it says so itself.
 func (a *answering) answerAll(ctx context.Context) error {
+	looked := time.Now()
 	for retry.Beat(ctx, looksEach) == nil {
+		if time.Since(looked) >= looksAgainEach {
+			a.lookAgain(ctx)
+			looked = time.Now()
+		}
 		if err := a.answerDue(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("answer doubts: %w", err)
 		}
 	}
 	return nil
+}
+
+// lookAgain has doubts answered that were stuck since not all of their keys could be looked for, and can be by now: the
+// columns of a table are known, or another source has the keys.
+func (a *answering) lookAgain(ctx context.Context) {
+	for _, d := range a.doubts.List() {
+		if !d.Stuck || !wanted(&d) || !a.mine(&d) || a.byRedo(d) || a.byWalk(d) {
+			continue
+		}
+		sources, err := a.learn(ctx, known(&d))
+		var parts []*part
+		for _, l := range sources {
+			if err != nil {
+				break
+			}
+			var p *part
+			p, err = a.part(ctx, l, []doubt.Doubt{d})
+			parts = append(parts, p)
+		}
+		blind := func(p *part) bool { return operate.BlindTo(&d, p.keys) != nil }
+		if err == nil && a.unknown(&d, parts) == "" && !slices.ContainsFunc(parts, blind) {
+			a.doubts.Resume(d)
+		}
+	}
 }
 
 // answerDue answers the doubts that one scope can answer now, or says of them that it rests after the one before. It

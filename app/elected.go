@@ -132,6 +132,7 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 	var sharing errgroup.Group
 	sharing.Go(func() error { return r.share(reading) })
 	sharing.Go(func() error { return r.definitions.run(reading) })
+	sharing.Go(func() error { return r.healAll(reading) })
 	caughtUp, err := r.read(reading)
 	enough := ctx.Done() // a reader that has caught up waits for as long as nobody stops it
 	if !caughtUp {

@@ -21,6 +21,8 @@ type freshness struct {
 	// handed on, and finished, in that order.
 	handed, finished event.Version
 	moments          asof.List[event.Version]
+	// visible is the version of the newest mark that was made when everything had been read.
+	visible event.Version
 }
 
 // handOn takes the end of a batch, before the batch is appended.
@@ -52,6 +54,15 @@ func (f *freshness) mark(m event.Mark) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.moments.Add(m.Made, f.handed)
+	f.visible = m.Version
+}
+
+// upTo returns the newest version that everybody was known to see when everything had been read. No change that was
+// handed on before has a higher one.
+func (f *freshness) upTo() event.Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.visible
 }
 
 // at returns the moment; zero while it is not known.

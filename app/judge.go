@@ -42,6 +42,8 @@ func (p *process) status() Status {
 	p.invalidator.Status(&s)
 	if w := p.warming.Load(); w != nil {
 		w.status(&s)
+	} else {
+		s.WarmUpsUnknown = p.options.Role != Reader
 	}
 	s.State, s.Sentence = s.judge()
 	return s

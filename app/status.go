@@ -93,6 +93,8 @@ type Status struct {
 	// the newest first: up to 10. With Kafka they are those of the group.
 	WarmUps      []WarmUp      `json:"warm_ups,omitempty"`
 	EndedWarmUps []EndedWarmUp `json:"ended_warm_ups,omitempty"`
+	// WarmUpsUnknown says that it is not known yet which warm-ups there are: freshet is starting.
+	WarmUpsUnknown bool `json:"warm_ups_unknown,omitempty"`
 }
 
 // circumstances are what the state is judged by, besides what is shown.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
@@ -17,8 +18,8 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
-// troubles are what the router cannot fix. It belongs to the reader's goroutine. Those that leave a key stale are
-// doubts: they are gathered while rows are routed, since a million rows may have the same, and recorded before the
+// troubles are what the router cannot fix. It belongs to the reader's goroutine, but for healBy. Those that leave a key
+// stale are doubts: they are gathered while rows are routed, since a million rows may have the same, and recorded before the
 // batch is handed on, so that they are durable before the position passes their rows.
 type troubles struct {
 	alarms *alarm.Board
@@ -38,6 +39,8 @@ type troubles struct {
 	heals bool
 	// mappings are those of the router.
 	mappings []*router.Mapping
+	// fitting is held while it is recorded what fits a table and what does not: [reading.healAll] does so as well.
+	fitting sync.Mutex
 }
 
 // trouble names what is gathered: a message stands for its kind and its table. A column may be lacking in several keys.
@@ -143,6 +146,8 @@ func (t *troubles) binding(bind func(*event.Table) ([]event.Need, error)) canal.
 // fit records which mappings cannot be used with a definition of a table, and has the doubts about the table answered
 // that are over with it.
 func (t *troubles) fit(ctx context.Context, table *event.Table, problems spec.Problems) error {
+	t.fitting.Lock()
+	defer t.fitting.Unlock()
 	unfit := map[string]bool{}
 	for _, p := range problems {
 		d := unfitDoubt(t.source, router.Misfit{Table: table, Problem: p}).Named()
@@ -156,7 +161,7 @@ func (t *troubles) fit(ctx context.Context, table *event.Table, problems spec.Pr
 	}
 	for _, d := range t.doubts.List() {
 		if t.over(&d, table) && !unfit[d.ID] {
-			if err := t.heal(ctx, d); err != nil {
+			if err := t.heal(ctx, d, t.place); err != nil {
 				return err
 			}
 		}
@@ -215,11 +220,11 @@ func (t *troubles) over(d *doubt.Doubt, table *event.Table) bool {
 	return false
 }
 
-// heal has a doubt answered that is over: up to here, changes of its table were passed over. The doubt comes once more
-// for that, so that the answer is about this place.
-func (t *troubles) heal(ctx context.Context, d doubt.Doubt) error {
-	if t.place.Compare(d.At) > 0 {
-		d.At = t.place
+// heal has a doubt answered that is over: up to a place, changes of its table were passed over. The doubt comes once
+// more for that, so that the answer is about this place.
+func (t *troubles) heal(ctx context.Context, d doubt.Doubt, at event.Version) error {
+	if at.Compare(d.At) > 0 {
+		d.At = at
 	}
 	if err := t.doubts.Record(ctx, d); err != nil {
 		return err

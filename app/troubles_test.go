@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
@@ -395,6 +396,47 @@ func TestATableThatFitsAgainIsForgottenByItself(t *testing.T) {
 	want = []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.other] 200"}
 	if !slices.Equal(asked(), want) {
 		t.Errorf("at a start: answered %v, want %v", asked(), want)
+	}
+}
+
+// The source is asked for tables of which no row comes. What has come since it was asked counts more.
+func TestAMappingThatFitsIsForgottenThoughNoRowComes(t *testing.T) {
+	x := troubles{doubts: book(t, nil), source: "shop", heals: true}
+	noSKU := spec.Problems{{What: "no column sku"}}
+	other := &event.Table{Schema: "shop", Name: "other"}
+	must(t, x.fit(t.Context(), product, noSKU))
+	must(t, x.fit(t.Context(), other, noSKU))
+	asked := func() (all []string) {
+		for _, d := range x.doubts.List() {
+			if d.Asked {
+				all = append(all, fmt.Sprintf("%v %d", d.Tables, d.At.Pos))
+			}
+		}
+		return all
+	}
+	heal := func(at uint64, when time.Time, tables []*event.Table, still ...router.Misfit) {
+		t.Helper()
+		must(t, x.healBy(t.Context(), tables, still, version(1, 1, at, 0), when))
+	}
+	both, before := []*event.Table{product, other}, time.Now()
+	stillOther := router.Misfit{Table: other, Problem: noSKU[0]}
+	heal(100, before, both, router.Misfit{Table: product, Problem: noSKU[0]}, stillOther)
+	heal(100, before, []*event.Table{other}, stillOther) // it is not there
+	if asked() != nil {
+		t.Fatalf("answered though it does not fit: %v", asked())
+	}
+	heal(100, time.Time{}, both)
+	if asked() != nil {
+		t.Fatalf("answered though it did not fit since: %v", asked())
+	}
+	time.Sleep(time.Millisecond) // for clocks that are coarse
+	heal(200, time.Now(), both, stillOther)
+	if !slices.Equal(asked(), []string{"[shop.product] 200"}) {
+		t.Fatalf("answered %v", asked())
+	}
+	count := x.doubts.List()[0].Count
+	if heal(300, time.Now(), both, stillOther); x.doubts.List()[0].Count != count {
+		t.Error("asked for once more")
 	}
 }
 

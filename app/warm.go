@@ -35,9 +35,10 @@ type warming struct {
 	// saving is held while it is kept how far a warm-up is: two goroutines do.
 	saving sync.Mutex
 	mu     sync.Mutex
-	// tasks and state are as they were last read.
-	tasks []warmUp
-	state warmState
+	// tasks and state are as they were last read, if they were: loaded.
+	tasks  []warmUp
+	state  warmState
+	loaded bool
 	// over are the names of the facts that are left of those that have ended.
 	over []string
 	// running is the one that is under way here, as of the task; nil: none is.
@@ -119,7 +120,7 @@ func (w *warming) load(ctx context.Context) error {
 	slices.SortFunc(tasks, func(a, b warmUp) int { return cmp.Or(a.Asked.Compare(b.Asked), strings.Compare(a.ID, b.ID)) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tasks, w.state, w.over = tasks, state, over
+	w.tasks, w.state, w.over, w.loaded = tasks, state, over, true
 	return nil
 }
 

@@ -64,5 +64,5 @@ func (w *warming) status(s *Status) {
 	for i := range w.tasks {
 		s.WarmUps = append(s.WarmUps, w.show(&w.tasks[i]))
 	}
-	s.EndedWarmUps = slices.Clone(w.state.Ended)
+	s.EndedWarmUps, s.WarmUpsUnknown = slices.Clone(w.state.Ended), !w.loaded
 }

@@ -476,3 +476,43 @@ func TestAMappingIsInDoubtUntilThereIsATableForIt(t *testing.T) {
 		s.kept("product:7")
 	})
 }
+
+// Nobody knows when the next row comes, so what does not fit, or cannot be looked for, is tried again without one.
+func TestWhatFitsAgainIsAnsweredThoughNoRowComes(t *testing.T) {
+	t.Parallel()
+	either(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.mappings = `[{table: "shop.part_*", keys: ["{table}:{sku}"]}, {table: shop.late, keys: ["late:{id}"]}]`
+		source.Exec(t, "CREATE TABLE shop.late (id INT PRIMARY KEY)",
+			"CREATE TABLE shop.part_a (id INT PRIMARY KEY, sku INT)", "INSERT INTO shop.part_a VALUES (1, 1)")
+		r := s.run()
+		has := func(what string, cause alarm.Kind, stuck bool) {
+			t.Helper()
+			s.await(what, func(st *app.Status) bool {
+				return slices.ContainsFunc(st.Doubts, func(d doubt.Doubt) bool { return d.Cause == cause && d.Stuck == stuck })
+			})
+		}
+		source.Exec(t, "ALTER TABLE shop.part_a RENAME COLUMN sku TO elsewhere", "UPDATE shop.part_a SET elsewhere = 2")
+		has("the column is missed", alarm.MappingUnfit, false)
+		s.cache("part_a:7")
+		source.Exec(t, "ALTER TABLE shop.part_a RENAME COLUMN elsewhere TO sku")
+		s.gone("part_a:7")
+		s.freshAgain()
+		source.Exec(t, "CREATE TABLE shop.part_b (id INT PRIMARY KEY)", "INSERT INTO shop.part_b VALUES (1)")
+		has("another one is missed", alarm.MappingUnfit, false)
+		source.Exec(t, "TRUNCATE TABLE shop.part_b")
+		has("nobody knows its keys", alarm.TruncatedTable, true)
+		s.cache("part_b:7")
+		source.Exec(t, "ALTER TABLE shop.part_b ADD COLUMN sku INT")
+		s.gone("part_b:7")
+		s.freshAgain()
+		r.Stop(t, patience)
+		source.Exec(t, "DROP TABLE shop.late")
+		s.start("run")
+		has("a table is missed", alarm.MappingUnfit, false)
+		s.cache("late:7")
+		source.Exec(t, "CREATE TABLE shop.late (id INT PRIMARY KEY)")
+		s.gone("late:7")
+		s.freshAgain()
+	})
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -116,6 +117,54 @@ func TestAWarmUpThatWasCancelledIsNotDone(t *testing.T) {
 	e.Cancelled = true
 	if _, err := warmed(&e); exitCode(err) != exitEnded {
 		t.Error(err)
+	}
+}
+
+// stati are what GET /status says one second after the other. The last stays. Empty: nobody answers.
+type stati []app.Status
+
+func (l *stati) Status(context.Context) (json.RawMessage, error) {
+	now := (*l)[0]
+	if len(*l) > 1 {
+		*l = (*l)[1:]
+	}
+	if now.Version == "" {
+		return nil, admin.ErrAway
+	}
+	return json.Marshal(now)
+}
+
+// A freshet that has just been started answers before it has read which warm-ups there are.
+func TestAWarmUpIsWaitedForThroughARestart(t *testing.T) {
+	t.Parallel()
+	goes := app.Status{Version: "v", WarmUps: []app.WarmUp{{ID: "a1", Answer: "reading rows"}}}
+	starts := app.Status{Version: "v", Started: time.Now().Add(time.Hour), WarmUpsUnknown: true}
+	ended := starts
+	ended.WarmUpsUnknown = false
+	ended.EndedWarmUps = []app.EndedWarmUp{{WarmUp: app.WarmUp{ID: "a1", Answer: "12 rows read"}, Done: true}}
+	other := starts
+	other.WarmUpsUnknown = false
+	for name, c := range map[string]struct {
+		says stati
+		want string
+	}{
+		"it goes on":                  {stati{goes, {}, starts, starts, goes, ended}, ""},
+		"another process is asked":    {stati{other, goes, other, ended}, ""},
+		"it is known of no more":      {stati{goes, other}, "does not know of warm-up a1 any more"},
+		"nobody answers any more":     {stati{goes, {}}, admin.ErrAway.Error()},
+		"the start takes two minutes": {append(slices.Repeat(stati{starts}, 120), ended), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer, err := waitForWarmUp(t.Context(), &c.says, "a1", func(string, *event.Progress) {})
+				switch {
+				case c.want == "" && (err != nil || answer != "12 rows read"):
+					t.Errorf("%q, %v", answer, err)
+				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+					t.Errorf("%q, %v", answer, err)
+				}
+			})
+		})
 	}
 }
 

@@ -119,11 +119,16 @@ func warmed(e *app.EndedWarmUp) (string, error) {
 	return "", fmt.Errorf("warm-up %s has ended before its last row: %s", e.ID, oneLine(e.Answer))
 }
 
+// statuses says how freshet is doing, as GET /status.
+type statuses interface {
+	Status(ctx context.Context) (json.RawMessage, error)
+}
+
 // waitForWarmUp returns once a warm-up is done, with how it ended, and fails if it ended otherwise.
-func waitForWarmUp(ctx context.Context, client *admin.Client, id string, reached func(text string, far *event.Progress),
+func waitForWarmUp(ctx context.Context, client statuses, id string, reached func(text string, far *event.Progress),
 ) (string, error) {
 	say := func(text string) { reached(text, nil) }
-	began, answered := time.Now(), time.Now()
+	answered, listed := time.Now(), time.Now() // when it was last known, and last in a list
 	for {
 		var s app.Status
 		text, err := client.Status(ctx)
@@ -133,6 +138,9 @@ func waitForWarmUp(ctx context.Context, client *admin.Client, id string, reached
 		is := func(w app.WarmUp) bool { return w.ID == id }
 		under := slices.IndexFunc(s.WarmUps, is)
 		ended := slices.IndexFunc(s.EndedWarmUps, func(e app.EndedWarmUp) bool { return is(e.WarmUp) })
+		if err != nil || under >= 0 || s.WarmUpsUnknown {
+			listed = time.Now()
+		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && time.Since(answered) > away:
@@ -142,12 +150,15 @@ func waitForWarmUp(ctx context.Context, client *admin.Client, id string, reached
 		case under >= 0:
 			w := &s.WarmUps[under]
 			reached(fmt.Sprintf("%s: %d rows read, %d keys", oneLine(w.Answer), w.Rows, w.Keys), w.Progress)
+		case s.WarmUpsUnknown:
+			say("freshet is starting")
 		case ended >= 0:
 			return warmed(&s.EndedWarmUps[ended])
-		case s.Started.After(began):
-			return "", errors.New("freshet was restarted, and the warm-up has ended meanwhile: its log says how")
+		case time.Since(listed) > away:
+			return "", fmt.Errorf("freshet does not know of warm-up %s any more: it has ended, and its log says how, or another "+
+				"freshet answers than the one that was asked", id)
 		default:
-			say("freshet is starting")
+			say("freshet does not know of the warm-up yet")
 		}
 		if err == nil {
 			answered = time.Now()
