@@ -34,6 +34,8 @@ type answering struct {
 	learn func(ctx context.Context, source string) ([]*operate.Learned, error)
 	// visible returns the newest version of a source that everybody is known to see.
 	visible func(source string) (v event.Version, ok bool)
+	// marked is as in [walking].
+	marked func(ctx context.Context, source string) (event.Version, error)
 	// finished waits until everything is finished up to the last place that doubts are about. It hands what it waits for
 	// to say, in half a sentence. It fails only with ctx.
 	finished func(ctx context.Context, due []doubt.Doubt, say func(waitsUntil string)) error
@@ -282,6 +284,12 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 		if _, marked := a.visible(l.Source); !marked { // nothing is known of what everybody can see
 			say("it is answered once the reader of source %s says what everybody can see", l.Source)
 			return 0, nil
+		}
+		if a.marked != nil {
+			if p.heard, err = a.marked(ctx, l.Source); err != nil {
+				say("it cannot be answered yet: the brokers do not say what everybody can see: %v", err)
+				return 0, nil
+			}
 		}
 		parts = append(parts, p)
 	}

@@ -57,6 +57,8 @@ type groupLog interface {
 	// Since returns the place of a time, and Span what a partition holds from a place up to an end.
 	Since(ctx context.Context, at time.Time) (kafka.Place, error)
 	Span(partition int, from consumer.Reached, end int64) *consumer.Span
+	// Marked returns the newest version that the topic of marks says everybody can see of a source.
+	Marked(ctx context.Context, source string) (event.Version, error)
 }
 
 // newGroupAnswers returns what answers the doubts of the group, before there is anything to answer them with.
@@ -81,6 +83,7 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 	if g.walk, err = p.newWalking(d, a.scope); err != nil {
 		return err
 	}
+	g.walk.marked, a.marked = g.log.Marked, g.log.Marked
 	g.warming = &warming{walking: g.walk}
 	p.warming.Store(g.warming)
 	log.Lead(g.lead)
@@ -145,7 +148,7 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 func (g *groupAnswers) of(source string) *answering {
 	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
-		spread: g.spread, shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given,
+		marked: g.marked, spread: g.spread, shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given,
 		together: g.together, scoped: map[string]time.Time{}, walks: g.walks,
 		mine: func(d *doubt.Doubt) bool { return known(d) == source },
 	}

@@ -24,6 +24,9 @@ type part struct {
 	meant func(key string) bool
 	// forgotten is how many keys were.
 	forgotten int64
+	// heard is what this process must have heard that everybody sees before the last pass: other members of the group may
+	// have, and what they have finished is left alone by a pass that knows less.
+	heard event.Version
 }
 
 // part returns what doubts are about in the keys of a source.
@@ -68,7 +71,10 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 	t := scope.Task{
 		Keys: p.keys, Meant: p.meant, Source: p.Source, At: latest(due), Progress: &progress, Newest: a.newest(p.Source),
 		Finished: func(ctx context.Context) error {
-			return a.finished(ctx, due, func(until string) { waits.Store(&until) })
+			if err := a.finished(ctx, due, func(until string) { waits.Store(&until) }); err != nil {
+				return err
+			}
+			return await(ctx, a.newest(p.Source), p.heard)
 		},
 	}
 	operate.Narrow(&t, due...)

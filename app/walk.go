@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,9 +30,13 @@ import (
 // value of a row
 // may not replace that of a newer change. This change was not visible when the row was asked for, so no member can
 // finish it sooner than D later. Until D/2 after the row was asked for its value may be begun, and after that never.
-// Which member has heard which mark counts for neither, but for one thing: that the server which the row is asked of is
-// still the one that the marks are about. A member that learns of a failover more than D/2 later than another may write
-// a row of the former server. That is the same bound as for all values (package write, "What is not covered").
+//
+// Which member has heard which mark counts for two things. What a member has finished it has heard to be visible, and a
+// value under an older version than that does nothing, though the row that was read is newer: somebody has changed it
+// around the binlog. So rows are read once this member has heard all that the topic of marks had when the walk began. And
+// the server which the row is asked of must be the one that the marks are about. A member that learns of a failover more
+// than D/2 later than another may write a row of the former server. That is the same bound as for all values (package
+// write, "What is not covered").
 type walking struct {
 	*shared
 	serve func(ctx context.Context, p eventlog.Partition) error
@@ -39,6 +44,9 @@ type walking struct {
 	take func(ctx context.Context, keys int) error
 	// newest returns the newest mark of a source: what everybody sees who reads from its server.
 	newest func(source string) (m event.Mark, ok bool)
+	// marked returns the newest version that the topic of marks says everybody can see. nil: there is no such topic, and
+	// this process has heard first what newest says.
+	marked func(ctx context.Context, source string) (event.Version, error)
 	// mappings returns those by which rows are routed.
 	mappings func(ctx context.Context) ([]spec.Mapping, error)
 	// seen takes the columns of the tables; nil: readers do.
@@ -89,8 +97,8 @@ type walked struct {
 	by string
 	// from is where it begins, and until where it ends; the zero place: with the table.
 	from, until walk.Place
-	// least is what everybody has to see before rows are read. An earlier life of the walk has left keys with versions up
-	// to there, and only what is as new can take care of them.
+	// least is what this process must have heard that everybody sees before rows are read. An earlier life of the walk, or
+	// another member of the group, has left keys with versions up to there, and only what is as new can take care of them.
 	least event.Version
 	// handing is asked before the keys of rows up to a place are handed out, at a version. It fails if they must not be.
 	// nil: nobody needs to know.
@@ -222,6 +230,15 @@ func (w *walking) runWhile(ctx context.Context, k *walked, wanted func(ctx conte
 	by := config.MappingsHash(mappings)
 	if k.by != "" && k.by != by {
 		return errRemapped
+	}
+	if w.marked != nil {
+		v, err := w.marked(ctx, w.config.Source.Name)
+		if err != nil {
+			return notYet{fmt.Errorf("the brokers do not say what everybody can see: %w", err)}
+		}
+		if v.Compare(k.least) > 0 {
+			k.least = v
+		}
 	}
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

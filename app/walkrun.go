@@ -158,7 +158,8 @@ func (p *walkRun) read(ctx context.Context) error {
 	case m.Server == "":
 		return fmt.Errorf("the reader of source %s does not say which server it reads: upgrade the readers", source)
 	case m.Version.Compare(p.least) < 0:
-		return fmt.Errorf("the reader of source %s has not come as far again as rows were read before", source)
+		return fmt.Errorf("the reader of source %s has not come as far again, or was not heard to have, as keys may have been "+
+			"written for", source)
 	case p.server != "" && p.server != m.Server:
 		p.walk.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,8 @@ type warming struct {
 	tasks  []warmUp
 	state  warmState
 	loaded bool
+	// life names this one's time of carrying them out: see by.
+	life string
 	// over are the names of the facts that are left of those that have ended.
 	over []string
 	// running is the one that is under way here, as of the task; nil: none is.
@@ -61,8 +64,11 @@ type warmState struct {
 	// ID and Asked say which is under way, Rows, Keys and Place how far all of it is finished, and Answer how it is going.
 	ID    string    `json:"id,omitempty"`
 	Asked time.Time `json:"asked,omitzero"`
-	Rows  int64     `json:"rows,omitempty"`
-	Keys  int64     `json:"keys,omitempty"`
+	// By names who carries it out. A member that was stopped, and has not heard that another one leads the group, would
+	// begin keys under newer versions than that one finishes them with.
+	By   string `json:"by,omitempty"`
+	Rows int64  `json:"rows,omitempty"`
+	Keys int64  `json:"keys,omitempty"`
 	// Passed is how many rows were passed over, those included that do not meet the condition.
 	Passed int64      `json:"passed,omitempty"`
 	Place  walk.Place `json:"place,omitzero"`
@@ -219,6 +225,11 @@ func (w *warming) first() (t warmUp, k *walked) {
 		k.resume(w.state.Rows, w.state.Keys, w.state.Passed)
 	}
 	k.handing = func(ctx context.Context) error {
+		if w.group != "" {
+			if err := w.doubts.Refresh(ctx); err != nil { // of facts as well
+				return err
+			}
+		}
 		switch wanted, err := w.save(ctx, &t, k); {
 		case err != nil:
 			return err
@@ -234,6 +245,9 @@ func (w *warming) first() (t warmUp, k *walked) {
 // runAll carries out warm-ups until ctx ends.
 func (w *warming) runAll(ctx context.Context) error {
 	defer w.rest()
+	w.mu.Lock()
+	w.life = rand.Text()[:12]
+	w.mu.Unlock()
 	for retry.Beat(ctx, looksEach) == nil {
 		if err := w.endCancelled(ctx); err != nil {
 			w.options.Log.Warn("it cannot be read which warm-ups were asked for; trying again", "error", err)
@@ -241,6 +255,10 @@ func (w *warming) runAll(ctx context.Context) error {
 		}
 		t, k := w.first()
 		if k == nil {
+			continue
+		}
+		if err := w.take(ctx, &t, k); err != nil {
+			w.options.Log.Warn("it cannot be kept who carries a warm-up out; trying again", "warm_up", t.ID, "error", err)
 			continue
 		}
 		err := w.runWhile(ctx, k, func(ctx context.Context) bool { return w.reached(ctx, &t, k) })
@@ -349,19 +367,37 @@ func (w *warming) reached(ctx context.Context, t *warmUp, k *walked) bool {
 	return wanted || err != nil
 }
 
+// take has it known that a warm-up is carried out here from now on. Who had it before begins nothing more once it has
+// heard of that, and has begun nothing at a newer version than the topic of marks has by now: see [walking.run].
+func (w *warming) take(ctx context.Context, t *warmUp, k *walked) error {
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	_, err := w.keepState(ctx, t, k, true)
+	return err
+}
+
 // save keeps how far a warm-up has come, and what of it may have been begun beyond that. It reports whether the warm-up
-// is wanted still.
+// is wanted still, and of this one.
 func (w *warming) save(ctx context.Context, t *warmUp, k *walked) (wanted bool, err error) {
 	w.saving.Lock()
 	defer w.saving.Unlock()
 	if err := w.load(ctx); err != nil {
 		return true, err
 	}
+	return w.keepState(ctx, t, k, false)
+}
+
+// keepState is save for what was loaded, or take.
+func (w *warming) keepState(ctx context.Context, t *warmUp, k *walked, takes bool) (wanted bool, err error) {
 	w.mu.Lock()
 	there := slices.ContainsFunc(w.tasks, func(o warmUp) bool { return o.ID == t.ID && o.Asked.Equal(t.Asked) })
+	if !takes && w.state.is(t) && w.state.By != w.life {
+		w.mu.Unlock()
+		return false, nil
+	}
 	wanted = slices.Contains(w.tasks, *t)
 	state := warmState{
-		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Passed: k.passed.Load(),
+		ID: t.ID, Asked: t.Asked, By: w.life, Rows: k.rows.Load(), Keys: k.keys.Load(), Passed: k.passed.Load(),
 		Answer: k.going(), Progress: k.progress.Load(), Ended: w.state.Ended,
 	}
 	k.mu.Lock()

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
@@ -18,8 +20,9 @@ import (
 
 // member returns what one member of a group knows of warm-ups.
 func member(facts *doubttest.Memory, group string) *warming {
+	book, _ := doubt.New(nil, nil, nil) // fails only where there is a registry
 	return &warming{walking: &walking{
-		shared: &shared{facts: facts, options: Options{Log: slog.New(slog.DiscardHandler)}}, whose: group, group: group,
+		shared: &shared{facts: facts, doubts: book, options: Options{Log: slog.New(slog.DiscardHandler)}}, whose: group, group: group,
 	}}
 }
 
@@ -180,6 +183,60 @@ func TestAWarmUpKeepsWhatItBeginsBeforeItDoes(t *testing.T) {
 	}
 }
 
+// A member that was stopped, and has not heard that the next one has taken over, begins nothing more: its marks may be
+// newer than those with which the next one finishes the same keys.
+func TestAWarmUpIsBegunByTheMemberAloneThatHasTakenItLast(t *testing.T) {
+	facts := &doubttest.Memory{}
+	former, heir := member(facts, "g"), member(facts, "g")
+	former.life, heir.life = "former", "heir"
+	former.ask(t, "a", 1)
+	takes := func(w *warming) *walked {
+		of, k := w.first()
+		must(t, w.take(t.Context(), &of, k))
+		return k
+	}
+	place := func(n string) walk.Place { return walk.Place{Key: []string{"id"}, After: []string{n}} }
+	begun := takes(former)
+	begun.hands(place("10"), event.Version{Epoch: 1, File: 1, Pos: 9})
+	must(t, begun.handing(t.Context()))
+	must(t, heir.load(t.Context()))
+	next := takes(heir)
+	if next.least.Pos != 9 {
+		t.Errorf("the next one waits for %s", next.least)
+	}
+	begun.hands(place("20"), event.Version{Epoch: 1, File: 1, Pos: 50})
+	if err := begun.handing(t.Context()); !errors.Is(err, errDismissed) {
+		t.Errorf("the former one goes on: %v", err)
+	}
+	next.hands(place("15"), event.Version{Epoch: 1, File: 1, Pos: 30})
+	if err := next.handing(t.Context()); err != nil {
+		t.Errorf("the next one does not go on: %v", err)
+	}
+	must(t, former.load(t.Context()))
+	if !reflect.DeepEqual(former.state.Handed, place("15")) {
+		t.Errorf("it is kept that %+v may have been begun", former.state.Handed)
+	}
+}
+
+// Another member may have finished what this one has not heard of yet. Under an older version nothing would be done.
+func TestAWalkWaitsForTheMarksThatOthersMayHaveHeard(t *testing.T) {
+	heard, version := errors.New("it walks"), event.Version{Epoch: 1, File: 3, Pos: 7}
+	for said, want := range map[error]event.Version{nil: version, errors.New("no leader"): {}} {
+		var least event.Version
+		w := walker(t, func(_ context.Context, p eventlog.Partition) error {
+			least = p.(*walkRun).least
+			return heard
+		})
+		w.marked = func(context.Context, string) (event.Version, error) { return version, said }
+		k := &walked{Walk: operate.Walk{Schema: "shop", Name: "product", Forget: true}}
+		err := w.runWhile(t.Context(), k, func(context.Context) bool { return true })
+		var later notYet
+		if said == nil && !errors.Is(err, heard) || said != nil && !errors.As(err, &later) || least != want {
+			t.Errorf("the brokers say %v: %v, once %s is visible", said, err, least)
+		}
+	}
+}
+
 // A process is killed between the first and the final action of keys, and nobody wants the warm-up any more: older
 // changes of these keys rely on that final action. So what was begun is forgotten before the warm-up is over, at a
 // version that is no older.
@@ -245,7 +302,7 @@ func TestAWalkDoesNotGoBack(t *testing.T) {
 	p.walk = walk.New(walk.Options{Connect: func(context.Context) (walk.Conn, func(), error) {
 		return nil, nil, errors.New("it connects")
 	}}, walk.Place{})
-	if err := p.read(t.Context()); err == nil || !strings.Contains(err.Error(), "has not come as far again") {
+	if err := p.read(t.Context()); err == nil || !strings.Contains(err.Error(), "has not come as far again, or was not heard") {
 		t.Errorf("it reads on: %v", err)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/retry"
 )
 
 // What an answer forgets has the newest version that everybody can see, which may be another key's. If Redis refuses it
@@ -77,5 +79,39 @@ func TestWhatIsParkedSaysThatItsVersionMayBeAnotherKeys(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Without D there is one action only, and where nothing is known of a key that is not there, it writes. One of an older
+// change may be on its way in another connection while Redis hangs.
+func TestWhatIsParkedWithoutASecondActionKeepsOlderValuesAway(t *testing.T) {
+	server := testbed.Redis(t)
+	single, err := NewSingle(SingleOptions{Address: server.Addr})
+	testbed.Must(t, err)
+	defer func() { testbed.Must(t, single.Close()) }()
+	now := time.Now()
+	version := func(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos} }
+	do := func(item *write.Item) {
+		t.Helper()
+		builder := newBuilder("")
+		calls := builder.Append(nil, item)
+		single.Do(t.Context(), calls)
+		if _, err := builder.Outcome(item, calls); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, again := range []bool{false, true} {
+		a := parkedAction(0, &retry.Entry{
+			Key: "user:1", Action: event.ActionRebuild, Source: "s", Version: version(9), Due: now,
+		}, now)
+		do(&a.item)
+		do(&write.Item{
+			Key: "user:1", Action: event.ActionRebuild, Intent: event.IntentPut, Source: "s", Version: version(8), Now: now,
+			Effect: &event.Effect{As: event.FormString}, Fields: event.AppendField(nil, "older"),
+			Until: now.Add(time.Minute).UnixMilli(),
+		})
+		if held := single.Client().Get(t.Context(), "user:1").Val(); held != "" {
+			t.Errorf("tried again: %t: the key holds %q", again, held)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package invalidator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -43,10 +44,15 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 		w := &world{
 			scenario: draw(h, rng), rng: rng, begin: time.Now(), lasts: lasts, cache: map[string]int{},
 			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{},
-			parked: map[string]bool{}, place: map[int]int{},
+			parked: map[string]bool{}, place: map[int]int{}, engines: map[*Engine]bool{},
 		}
 		p := &process{
 			w: w, records: w.layOut(rng), store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
+		}
+		if w.isApart {
+			p.leader = &process{
+				w: w, records: p.records, store: &memStore{limit: w.limit}, lastMarks: p.lastMarks, of: p,
+			}
 		}
 		w.startReaders()
 		w.startEvictions()
@@ -63,30 +69,59 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 func (p *process) run(t *testing.T) string {
 	w := p.w
 	defer p.ended.Wait()
-	for _, c := range w.crashes {
-		if c.from < w.now() {
-			continue
-		}
-		p.liveUntil(t, c.from)
-		_ = w.until(t.Context(), c.to)
+	if p.leader != nil {
+		defer p.leader.ended.Wait()
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	p.live(t, ctx)
+	if p.leader != nil {
+		p.leader.ended.Go(func() { p.leader.lives(t, ctx, w.leaderCrashes) })
+		p.leader.ended.Go(func() { p.reads(ctx) })
+	}
+	p.lives(t, ctx, w.crashes)
 	_ = w.until(ctx, w.end)
 	return p.awaitQuiet(ctx)
 }
 
-// liveUntil has the process live until it is killed.
-func (p *process) liveUntil(t *testing.T, at time.Duration) {
-	ctx, kill := context.WithCancel(t.Context())
-	defer kill()
+// lives has the process live until it is killed, again and again. The last life goes on until ctx ends.
+func (p *process) lives(t *testing.T, ctx context.Context, crashes []window) {
+	for _, c := range crashes {
+		if c.from < p.w.now() {
+			continue
+		}
+		p.liveUntil(t, ctx, c)
+		_ = p.w.until(ctx, c.to)
+	}
+	if ctx.Err() == nil {
+		p.live(t, ctx)
+	}
+}
+
+// liveUntil has the process live until it is killed, or is stopped and goes on while another one has its place.
+func (p *process) liveUntil(t *testing.T, ctx context.Context, c window) {
+	w := p.w
+	ctx, kill := context.WithCancel(ctx)
 	p.live(t, ctx)
-	_ = p.w.until(ctx, at)
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	_ = w.until(ctx, c.from)
+	w.mu.Lock()
 	p.life++ // what the killed process does from here on reaches neither the log nor the store
-	p.w.note("killed")
+	w.note("%s killed", p.name())
+	w.mu.Unlock()
+	if w.lingers == 0 {
+		kill()
+		return
+	}
+	p.ended.Go(func() {
+		defer kill()
+		_ = w.until(ctx, c.to+w.lingers)
+	})
+}
+
+func (p *process) name() string {
+	if p.of != nil {
+		return "the leader"
+	}
+	return "the process"
 }
 
 // awaitQuiet waits until everything is committed and nothing is parked; an operator replays dead letters.
@@ -95,18 +130,32 @@ func (p *process) awaitQuiet(ctx context.Context) string {
 	for range 600 {
 		w.mu.Lock()
 		committed, failure, ran := p.committed, p.failure, w.ranErrands()
+		if p.leader != nil {
+			failure = errors.Join(failure, p.leader.failure)
+		}
 		w.mu.Unlock()
-		parked, _ := p.store.counts()
 		if failure != nil {
 			return failure.Error()
 		}
-		if committed == len(p.records) && ran && parked == 0 && !p.store.replay() {
+		parked, replayed := 0, false
+		for _, s := range p.stores() {
+			n, _ := s.counts()
+			parked, replayed = parked+n, s.replay() || replayed
+		}
+		if committed == len(p.records) && ran && parked == 0 && !replayed {
 			return ""
 		}
-		p.store.replay()
 		_ = w.until(ctx, w.now()+time.Second)
 	}
 	return "not quiet within ten minutes"
+}
+
+// stores are those of all processes.
+func (p *process) stores() []*memStore {
+	if p.leader == nil {
+		return []*memStore{p.store}
+	}
+	return []*memStore{p.store, p.leader.store}
 }
 
 // replay has an operator replay all dead letters; false if there are none.
@@ -123,9 +172,10 @@ func (s *memStore) replay() bool {
 }
 
 func (w *world) describe() []string {
-	lines := []string{fmt.Sprintf("D %s (small %s, %v; both %v), %d rows, %d servers, asked every %s, kafka %v, "+
-		"takeover %v %s",
-		w.d, w.small, w.quick, w.twoDs, w.rows, w.servers, w.askEvery, w.isKafka, w.isLiar, w.takeover)}
+	lines := []string{fmt.Sprintf("D %s (small %s, %v; both %v), %d rows, %d servers, asked every %s, kafka %v (apart %v, "+
+		"lingering %s), takeover %v %s",
+		w.d, w.small, w.quick, w.twoDs, w.rows, w.servers, w.askEvery, w.isKafka, w.isApart,
+		w.lingers, w.isLiar, w.takeover)}
 	for i, c := range w.changes {
 		lines = append(lines, fmt.Sprintf("change %d of row %d: event %s, visible %v", i, c.row, c.event, c.visible))
 	}
@@ -154,7 +204,7 @@ func everything() hazards {
 		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, unused: 0.5, refuse: 0.15, away: 0.1, crash: 0.2,
 		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
 		values: 0.9, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
-		walk: 0.3, scope: 0.1, goBack: 0.15, moves: 0.15,
+		walk: 0.3, scope: 0.1, goBack: 0.15, moves: 0.15, apart: 0.7, linger: 0.3,
 	}
 }
 
@@ -224,6 +274,10 @@ func TestTheRuleHolds(t *testing.T) {
 		{"where replies are lost", hazards{lose: 0.3}},
 		{"where Redis refuses keys of changes that become visible late", hazards{refuse: 0.9, ahead: 0.5}},
 		{"where Redis refuses keys and freshet is killed", hazards{refuse: 0.9, crash: 0.9, full: 1}},
+		{
+			"where Redis refuses keys that have no second action",
+			hazards{refuse: 0.9, stall: 0.9, short: 0.3, values: 1, none: 1, ahead: 0.9, goBack: 0.5, scope: 0.3},
+		},
 		{"where Redis refuses keys and hangs", hazards{refuse: 0.9, stall: 0.9, precise: 0.9}},
 		{"where values are written", hazards{values: 1, precise: 0.5}},
 		{"where values come again", hazards{kafka: 1, values: 1, none: 0.9, evict: 0.9, again: 0.9}},
@@ -244,6 +298,21 @@ func TestTheRuleHolds(t *testing.T) {
 			"where Redis goes back",
 			hazards{
 				goBack: 0.9, values: 0.5, crash: 0.5, refuse: 0.3, full: 0.3, stall: 0.3, walk: 0.2, scope: 0.2, precise: 0.9,
+			},
+		},
+		{
+			"where another process walks around Kafka",
+			hazards{kafka: 1, apart: 1, linger: 0.3, walk: 0.9, values: 0.8, crash: 0.5, evict: 0.3, precise: 0.9},
+		},
+		{
+			"where another process searches around Kafka",
+			hazards{kafka: 1, apart: 1, linger: 0.3, scope: 0.9, values: 0.5, crash: 0.6, precise: 0.9},
+		},
+		{
+			"where Redis goes back around Kafka",
+			hazards{
+				kafka: 1, apart: 1, linger: 0.3, goBack: 0.9, values: 0.5, crash: 0.6, refuse: 0.3, full: 0.3, stall: 0.3, walk: 0.2,
+				scope: 0.2, precise: 0.9,
 			},
 		},
 		{"where a local cache is told", hazards{told: 1, precise: 0.9}},

@@ -39,6 +39,8 @@ type hazards struct {
 	goBack  float64 // Redis goes back to what it held, and what was done since is done again
 	moves   float64 // Redis is a cluster, and slots move from node to node
 	again   float64 // with kafka: the same by the present leader, which no real one does without sending all that followed
+	apart   float64 // with kafka: another process than that of the log walks, searches, and does again what was done
+	linger  float64 // with apart: a process that is stopped, and replaced, goes on for a while
 }
 
 // kind is how the world's rows are mapped.
@@ -67,17 +69,22 @@ type scenario struct {
 	lateMark time.Duration
 	isKafka  bool
 	isLiar   bool
-	takeover time.Duration
-	caps     Options
-	oneQuery bool // there is room for no more than one unit that waits for its query
-	bundles  bool // queries are quick, and one worker asks for several rows together
-	limit    int
-	kinds    []rowKind       // by row
-	evicts   []time.Duration // when Redis forgets what has not been written to for long
-	lates    []int           // changes that come again, long after
-	errands  []*errand
-	backs    []*snapshot
-	nodes    int // of Redis
+	// isApart says that another process does what is done besides the log. Its crashes are leaderCrashes. lingers is for
+	// how long each process goes on once another one has its place.
+	isApart       bool
+	leaderCrashes []window
+	lingers       time.Duration
+	takeover      time.Duration
+	caps          Options
+	oneQuery      bool // there is room for no more than one unit that waits for its query
+	bundles       bool // queries are quick, and one worker asks for several rows together
+	limit         int
+	kinds         []rowKind       // by row
+	evicts        []time.Duration // when Redis forgets what has not been written to for long
+	lates         []int           // changes that come again, long after
+	errands       []*errand
+	backs         []*snapshot
+	nodes         int // of Redis
 	// clocks are by how much their clocks are ahead, slotMoves the moves of slots in the order of their ends by row.
 	clocks    []time.Duration
 	slotMoves []slotMove

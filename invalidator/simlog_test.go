@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -42,6 +43,9 @@ type process struct {
 	lastMarks map[uint64]event.Mark // by term: what a compacted topic keeps
 	ended     sync.WaitGroup
 	failure   error
+	// leader is the process that does what is done besides the log, if it is another one, and of the one that it does
+	// so for.
+	leader, of *process
 }
 
 // asks are the heartbeats of one life: when the servers were asked, and what they confirmed.
@@ -148,7 +152,7 @@ func (*simLog) ID() int { return 0 }
 // Fetch implements [eventlog.Partition].
 func (l *simLog) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
 	w := l.p.w
-	if l.next == len(l.p.records) {
+	if l.next == len(l.p.records) || l.p.isOver(l.life) {
 		<-ctx.Done()
 		return nil, nil, ctx.Err()
 	}
@@ -179,6 +183,13 @@ func (l *simLog) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error
 		b.Age = l.p.honestAge(last, first.at)
 	}
 	return b, simToken{life: l.life, record: l.next}, nil
+}
+
+// isOver reports whether another life has taken over: this one may go on, and is given nothing more.
+func (p *process) isOver(life int) bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return life != p.life
 }
 
 // honestAge is the age that a reader on another machine wrote on a record at t.
@@ -324,9 +335,16 @@ func (p *process) live(t *testing.T, ctx context.Context) {
 	}
 	log := &simLog{p: p, life: life, next: committed, asks: &asks{}}
 	p.ended.Go(func() { p.check(e.Run(ctx)) })
-	p.ended.Go(func() { p.check(e.Serve(ctx, log)) })
 	p.ended.Go(func() { p.beat(ctx, e, log.asks) })
-	p.ended.Go(func() { p.runErrands(ctx, e, life) })
+	if p.of == nil {
+		p.ended.Go(func() { p.check(e.Serve(ctx, log)) })
+	}
+	if p.leader == nil {
+		p.ended.Go(func() { p.runErrands(ctx, e, life) })
+	}
+	if p.of != nil {
+		p.ended.Go(func() { p.stamps(ctx) })
+	}
 }
 
 func (p *process) check(err error) {
@@ -347,6 +365,10 @@ func (p *process) beat(ctx context.Context, e *Engine, known *asks) {
 	w.mu.Unlock()
 	var late sync.WaitGroup
 	defer late.Wait()
+	if w.isApart {
+		w.hears(ctx, e)
+		return
+	}
 	for ctx.Err() == nil {
 		now := w.now()
 		honest := w.confirmed(w.servers, now)
@@ -389,4 +411,41 @@ func (p *process) send(ctx context.Context, late *sync.WaitGroup, e *Engine, ter
 			e.Mark(m)
 		}
 	})
+}
+
+// hears has an engine be given the marks that the reader makes, until ctx ends.
+func (w *world) hears(ctx context.Context, e *Engine) {
+	w.mu.Lock()
+	w.engines[e] = true
+	w.mu.Unlock()
+	<-ctx.Done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.engines, e)
+}
+
+// reads is the reader where several processes hear its marks, each when its own time has come.
+func (p *process) reads(ctx context.Context) {
+	w := p.w
+	var late sync.WaitGroup
+	defer late.Wait()
+	for ctx.Err() == nil {
+		now := w.now()
+		confirmed := w.confirmed(w.servers, now)
+		w.mu.Lock()
+		engines := slices.Collect(maps.Keys(w.engines))
+		w.mu.Unlock()
+		for _, e := range engines {
+			p.send(ctx, &late, e, 1, confirmed)
+		}
+		for _, s := range p.stores() {
+			w.mu.Lock()
+			replays := w.goBack > 0 && w.chance(0.3)
+			w.mu.Unlock()
+			if replays {
+				s.replay()
+			}
+		}
+		_ = w.until(ctx, now+w.askEvery)
+	}
 }

@@ -51,9 +51,10 @@ type snapshot struct {
 // drawPast draws what is done besides the log. It draws nothing where there is no such thing, so that worlds without it
 // stay as they are.
 func (s *scenario) drawPast(yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
-	if s.walk+s.scope+s.goBack == 0 || s.isKafka {
+	if s.walk+s.scope+s.goBack == 0 || s.isKafka && (s.isLiar || !yes(s.apart)) {
 		return
 	}
+	s.isApart = s.isKafka
 	for row := range s.kinds {
 		s.kinds[row].told = false // nobody is told of what is only forgotten
 	}
@@ -71,7 +72,30 @@ func (s *scenario) drawPast(yes func(float64) bool, span func(a, b time.Duration
 		}
 	}
 	s.drawBacks(yes, span)
+	s.drawLeader(yes, span)
 	s.settleEnd()
+}
+
+// drawLeader draws what becomes of the other process, if there is one: it is killed at any step of what it does.
+func (s *scenario) drawLeader(yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
+	if !s.isApart {
+		return
+	}
+	for range 3 {
+		if len(s.errands) > 0 && yes(s.crash) {
+			from := s.errands[int(span(0, time.Duration(len(s.errands))))].at
+			if yes(0.7) {
+				from += span(0, 2*s.d)
+			}
+			s.leaderCrashes = append(s.leaderCrashes, window{from: from, to: from + span(0, 2*s.d)})
+		}
+	}
+	slices.SortFunc(s.leaderCrashes, func(a, b window) int { return int(a.from - b.from) })
+	// One whose leftovers come when Redis has forgotten what their keys' guards knew may write an older value: see "Known,
+	// and not answered yet" in docs/guarantees.md.
+	if len(s.evicts) == 0 && yes(s.linger) {
+		s.lingers = span(0, 3*s.d)
+	}
 }
 
 // drawUnlogged has readers read rows just before a moment, of which no event tells that they changed.
@@ -115,7 +139,10 @@ func (s *scenario) drawBacks(yes func(float64) bool, span func(a, b time.Duratio
 // aWalk is a walk over all rows, which are written or forgotten.
 func (s *scenario) aWalk(what string, since, at time.Duration, forget bool) *errand {
 	return &errand{what: what, since: since, at: at, do: func(ctx context.Context, p *process, e *Engine) error {
-		return p.serve(ctx, e, &walkedRows{side: side{p: p}, e: e, forget: forget})
+		p.w.mu.Lock()
+		life := p.life
+		p.w.mu.Unlock()
+		return p.serve(ctx, e, &walkedRows{side: side{p: p}, e: e, forget: forget, life: life})
 	}}
 }
 
@@ -151,10 +178,57 @@ func (w *world) startPast() {
 // moveStamp has Redis say up to which record everything is finished, unless something is in doubt. The caller holds mu.
 func (p *process) moveStamp() {
 	w := p.w
-	parked, dead := p.store.counts()
-	open := slices.ContainsFunc(w.errands, func(e *errand) bool { return !e.done && e.since <= w.now() })
-	if parked+dead == 0 && !open {
+	if w.isApart {
+		return // that is the other process's: see stamps
+	}
+	if p.settled() {
 		w.stamp = p.committed
+	}
+}
+
+// settled reports whether nothing is parked, dead or in doubt. The caller holds mu.
+func (p *process) settled() bool {
+	for _, of := range []*process{p, p.leader, p.of} {
+		if of == nil {
+			continue
+		}
+		if parked, dead := of.store.counts(); parked+dead > 0 {
+			return false
+		}
+	}
+	w := p.w
+	return !slices.ContainsFunc(w.errands, func(e *errand) bool { return !e.done && e.since <= w.now() })
+}
+
+// stamps has Redis say up to which record everything is finished, as the process does that leads its group: it asks the
+// brokers how far the group is, and then what may keep that from being for good. What it writes comes some time later,
+// and only to the Redis that it has looked at.
+func (p *process) stamps(ctx context.Context) {
+	w := p.w
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		committed, runs, way := p.of.committed, w.runs, w.delay()
+		looked := w.now() + way
+		if w.chance(0.2) {
+			way += time.Duration(w.rng.Int64N(int64(w.d)))
+		}
+		wait := time.Duration(w.rng.Int64N(int64(w.askEvery)))
+		w.mu.Unlock()
+		if w.until(ctx, looked) != nil {
+			return
+		}
+		w.mu.Lock()
+		settled := p.settled()
+		w.mu.Unlock()
+		if w.until(ctx, looked+way) != nil {
+			return
+		}
+		w.mu.Lock()
+		if settled && runs == w.runs && committed > w.stamp {
+			w.stamp = committed
+		}
+		w.mu.Unlock()
+		_ = w.until(ctx, w.now()+wait)
 	}
 }
 
@@ -245,6 +319,8 @@ type walkedRows struct {
 	e      *Engine
 	forget bool
 	row    int
+	least  event.Version
+	life   int
 }
 
 // Fetch implements [eventlog.Partition].
@@ -253,8 +329,17 @@ func (r *walkedRows) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, e
 	if r.row == w.rows {
 		return r.end()
 	}
-	v, marked := r.e.Visible("s")
-	for ; !marked; v, marked = r.e.Visible("s") {
+	if r.row == 0 {
+		w.mu.Lock()
+		for _, m := range r.p.lastMarks {
+			if m.Version.Compare(r.least) > 0 {
+				r.least = m.Version // another process may have heard it, and finished what it covers
+			}
+		}
+		w.mu.Unlock()
+	}
+	m, marked := r.e.Newest("s")
+	for ; !marked || m.Version.Compare(r.least) < 0; m, marked = r.e.Newest("s") {
 		if err := w.until(ctx, w.now()+50*time.Millisecond); err != nil {
 			return nil, nil, err
 		}
@@ -273,7 +358,12 @@ func (r *walkedRows) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, e
 	if err := w.until(ctx, w.now()+back); err != nil {
 		return nil, nil, err
 	}
-	b := event.Batch{Source: "s", Term: 1, Age: event.Unknown, At: asked, Read: asked, Leftover: r.forget}
+	if r.p.isOver(r.life) { // it is asked before what may be begun is kept, and after the mark was heard
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	v := m.Version
+	b := event.Batch{Source: "s", Term: m.Term, Age: event.Unknown, At: asked, Read: asked, Leftover: r.forget}
 	at := v
 	at.Row = 0
 	for _, d := range w.mappings(r.row) {
@@ -303,6 +393,7 @@ func (p *process) redo(ctx context.Context, e *Engine, b *snapshot, noticed time
 	r := w.errands[at]
 	from := max(b.stamp, r.place)
 	w.mu.Unlock()
+
 	return p.serve(ctx, e, &redoneRecords{
 		side: side{p: p, issued: from, done: from}, errand: r, from: from, until: noticed,
 	})
@@ -313,7 +404,7 @@ func (r *redoneRecords) Fetch(context.Context) (*event.Batch, eventlog.Token, er
 	if r.from == len(r.p.records) || r.p.records[r.from].at > r.until {
 		return r.end()
 	}
-	b := r.p.w.batch(r.p.records[r.from].changes, 1)
+	b := r.p.w.batch(r.p.records[r.from].changes, r.p.records[r.from].term)
 	b.Leftover, b.Age, b.At = true, event.Unknown, time.Now()
 	r.from++
 	return b, r.issue(), nil
@@ -358,7 +449,7 @@ func (p *process) search(ctx context.Context, e *Engine, place int) error {
 		Finished: func(ctx context.Context) error {
 			for {
 				w.mu.Lock()
-				done := p.committed > place
+				done := p.finished(place)
 				w.mu.Unlock()
 				if done || ctx.Err() != nil {
 					return ctx.Err()
@@ -367,6 +458,25 @@ func (p *process) search(ctx context.Context, e *Engine, place int) error {
 			}
 		},
 	})
+}
+
+// finished reports whether the log has nothing left of changes up to the one at a place. The caller holds mu.
+func (p *process) finished(place int) bool {
+	of := p
+	if p.of != nil {
+		of = p.of
+	}
+	if !p.w.isApart {
+		return of.committed > place
+	}
+	// Of a topic it is asked where it ends once the reader has said that everything is in it.
+	ends := 0
+	for i, r := range p.records {
+		if slices.ContainsFunc(r.changes, func(c int) bool { return c <= place }) || r.at <= p.w.now() {
+			ends = i + 1
+		}
+	}
+	return of.committed >= ends
 }
 
 // searched is the world's Redis, as a scope sees it.

@@ -75,6 +75,8 @@ type world struct {
 	parked map[string]bool // the keys that ever were: they are deleted later, and nobody is told
 	place  map[int]int     // by row: the node that has what there is of its key
 	saidOf time.Duration   // what the cluster has said of itself was so then, or later
+	// engines are those that hear the marks of the one reader that there is, where several processes do.
+	engines map[*Engine]bool
 }
 
 func (w *world) now() time.Duration { return time.Since(w.begin) }

@@ -3,6 +3,7 @@ package invalidator
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -113,6 +114,11 @@ func parkedAction(at int, e *retry.Entry, now time.Time) action {
 		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D,
 		Named: e.Foreign, Now: now,
 	}}
+	if e.Action == event.ActionRebuild && e.D == 0 && !e.Foreign {
+		// Only without D is an absent key without a companion written. An older value may be on its way still, and it must
+		// find a companion, also where there was none.
+		a.item.Intent, a.item.Until = event.IntentRemove, math.MaxInt64
+	}
 	for _, n := range e.Notices {
 		a.notes = append(a.notes, write.Notice{
 			Key: e.Key, Action: e.Action, Effect: &event.Effect{Publish: n.Publish, Stream: n.Stream, MaxLen: n.MaxLen},

@@ -13,8 +13,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/consumer"
+	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
 // Lead has f run by the one member of the group that has the first partition of the topic, for as long as it has it:
@@ -123,6 +125,25 @@ func Since(ctx context.Context, c *broker.Client, topic string, at time.Time) (P
 // Since is [Since] for the topic of the log.
 func (l *Log) Since(ctx context.Context, at time.Time) (Place, error) {
 	return Since(ctx, l.client, l.o.Topic, at)
+}
+
+// Marked returns the newest version that the topic of marks says everybody can see of a source; zero: it says nothing of
+// it. What a member of the group has heard before is no newer.
+func (l *Log) Marked(ctx context.Context, source string) (v event.Version, err error) {
+	_, err = l.client.ReadAll(ctx, broker.Names{Topic: l.o.Topic}.Marks(), 0, func(r broker.Record) error {
+		if string(r.Key) != source {
+			return nil
+		}
+		if r.Value == nil {
+			v = event.Version{} // the source is no more
+			return nil
+		}
+		if m, err := record.ParseMark(r.Value); err == nil && m.Version.Compare(v) > 0 {
+			v = m.Version
+		}
+		return nil
+	})
+	return v, err
 }
 
 // Span returns a part of a partition that is read once more, apart from the group: [consumer.NewSpan].
