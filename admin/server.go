@@ -13,6 +13,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,7 +100,11 @@ func listen(addr, key string) (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; choose another address, or none to switch it off", key, addr, err)
+		whose := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			whose = ": another program listens there, maybe another freshet"
+		}
+		return nil, fmt.Errorf("%s %s: %w%s; choose another address, or none to switch it off", key, addr, err, whose)
 	}
 	return l, nil
 }

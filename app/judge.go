@@ -280,8 +280,12 @@ func (s *Status) stoppedSentence() string {
 func doubtSentence(doubts []doubt.Doubt) string {
 	oldest := doubts[0]
 	what := oldest.Answer
-	if what == "" {
-		what = fmt.Sprintf("clear them, then `freshet doubts dismiss %s`", oldest.ID)
+	switch {
+	case what != "":
+	case wanted(&oldest):
+		what = "freshet answers it: it is about to begin"
+	default:
+		what = fmt.Sprintf("`freshet doubts show %s`; clear them, then `freshet doubts dismiss %s`", oldest.ID, oldest.ID)
 	}
 	if len(doubts) == 1 {
 		return fmt.Sprintf("keys may be stale: %s (%s)", oldest.Message, what)

@@ -209,7 +209,12 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			},
 			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
-				"keys may be stale: TRUNCATE of shop.a (clear them, then `freshet doubts dismiss 1f`)",
+				"keys may be stale: TRUNCATE of shop.a (`freshet doubts show 1f`; clear them, then `freshet doubts dismiss 1f`)",
+			},
+			{
+				"in doubt that is answered by itself", func(s *Status) {
+					s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a", Cause: alarm.TruncatedTable}}
+				}, "", Doubtful, "keys may be stale: TRUNCATE of shop.a (freshet answers it: it is about to begin)",
 			},
 			{
 				"in several doubts", func(s *Status) {

@@ -90,7 +90,8 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 	}
 	if !r.stood && !isPassing(err) {
 		if isDenied(err) {
-			return fmt.Errorf("the server refuses user %q: %w", l.o.User, err)
+			return fmt.Errorf("the server refuses user %q: %w: correct source.user and its password, or the user on the server",
+				l.o.User, err)
 		}
 		return err
 	}

@@ -67,6 +67,9 @@ func (o *Options) connectTo(ctx context.Context, address string, timeout time.Du
 	if o.TLSOptional && errors.Is(err, login.ErrNoTLS) {
 		s, err = o.connectOnce(ctx, address, false)
 	}
+	if err != nil && strings.Contains(err.Error(), "readInitialHandshake") {
+		err = fmt.Errorf("%w: it has not greeted as MySQL and MariaDB do; is source.addresses right?", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", address, err)
 	}

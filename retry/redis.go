@@ -3,6 +3,7 @@ package retry
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -130,8 +131,16 @@ func RedisAdvice(err error) string {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return ""
 	}
-	a, _ := findAnswer(err)
-	return a.advice
+	var lookup *net.DNSError
+	switch a, answered := findAnswer(err); {
+	case answered:
+		return a.advice
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return "nothing is lost; if that name is wrong, correct redis.addresses"
+	case strings.Contains(err.Error(), "redis: invalid reply"), strings.Contains(err.Error(), "redis: can't parse"):
+		return "what answers there does not speak Redis' protocol: correct redis.addresses, or redis.tls"
+	}
+	return ""
 }
 
 // IsDenied reports whether Redis refuses a command because its user may not run it. Others may pass meanwhile.

@@ -321,3 +321,18 @@ func TestAdviceSaysWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// What never gets better by itself says which key of the configuration to look at.
+func TestAnAddressThatLeadsToNoRedisIsNamed(t *testing.T) {
+	for _, err := range []error{
+		&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "cache.invalid", IsNotFound: true}},
+		errors.New("redis: invalid reply: \"K\\x00\\x00\\x00\\n\""),
+	} {
+		if got := retry.RedisAdvice(err); !strings.Contains(got, "correct redis.addresses") {
+			t.Errorf("%v: %q", err, got)
+		}
+	}
+	if got := retry.RedisAdvice(&net.DNSError{Err: "server misbehaving", IsTemporary: true}); got != "" {
+		t.Errorf("what passes: %q", got)
+	}
+}
