@@ -19,8 +19,8 @@ import (
 )
 
 // troubles are what the router cannot fix. It belongs to the reader's goroutine, but for healBy. Those that leave a key
-// stale are doubts: they are gathered while rows are routed, since a million rows may have the same, and recorded before the
-// batch is handed on, so that they are durable before the position passes their rows.
+// stale are doubts: they are gathered while rows are routed, since a million rows may have the same, and recorded
+// before the batch is handed on, so that they are durable before the position passes their rows.
 type troubles struct {
 	alarms *alarm.Board
 	doubts *doubt.Book

@@ -33,10 +33,10 @@ import (
 //
 // Which member has heard which mark counts for two things. What a member has finished it has heard to be visible, and a
 // value under an older version than that does nothing, though the row that was read is newer: somebody has changed it
-// around the binlog. So rows are read once this member has heard all that the topic of marks had when the walk began. And
-// the server which the row is asked of must be the one that the marks are about. A member that learns of a failover more
-// than D/2 later than another may write a row of the former server. That is the same bound as for all values (package
-// write, "What is not covered").
+// around the binlog. So rows are read once this member has heard all that the topic of marks had when the walk began.
+// And the server which the row is asked of must be the one that the marks are about. A member that learns of a failover
+// more than D/2 later than another may write a row of the former server. That is the same bound as for all values
+// (package write, "What is not covered").
 type walking struct {
 	*shared
 	serve func(ctx context.Context, p eventlog.Partition) error

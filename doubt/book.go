@@ -316,8 +316,8 @@ func (b *Book) Reached(id, answer string, p *event.Progress) {
 }
 
 // Stuck sets why a doubt cannot be answered, if it is still there: nothing more will happen by itself. That holds until
-// the doubt comes again, somebody asks for it ([Book.Ask]), or it is resumed ([Book.Resume]). If it has come or was asked
-// for since it was as in d, it is not stuck; a d without Last is the doubt as it is now.
+// the doubt comes again, somebody asks for it ([Book.Ask]), or it is resumed ([Book.Resume]). If it has come or was
+// asked for since it was as in d, it is not stuck; a d without Last is the doubt as it is now.
 func (b *Book) Stuck(d Doubt, why string) {
 	d.Progress = nil
 	b.say(&d, why, true)

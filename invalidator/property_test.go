@@ -311,8 +311,8 @@ func TestTheRuleHolds(t *testing.T) {
 		{
 			"where Redis goes back around Kafka",
 			hazards{
-				kafka: 1, apart: 1, linger: 0.3, goBack: 0.9, values: 0.5, crash: 0.6, refuse: 0.3, full: 0.3, stall: 0.3, walk: 0.2,
-				scope: 0.2, precise: 0.9,
+				kafka: 1, apart: 1, linger: 0.3, goBack: 0.9, values: 0.5, crash: 0.6, refuse: 0.3, full: 0.3, stall: 0.3,
+				walk: 0.2, scope: 0.2, precise: 0.9,
 			},
 		},
 		{"where a local cache is told", hazards{told: 1, precise: 0.9}},

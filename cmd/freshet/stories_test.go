@@ -102,9 +102,9 @@ func (p *tellers) tells(cause alarm.Kind, message, answer string, happens func()
 	}
 }
 
-// One freshet, which is never started again, goes through a gap in the binlog, a TRUNCATE, a Redis with older data and a
-// partition that loses records, one after the other. What the page shows has the story of each from cause to end, and in
-// the end nothing is in doubt, and nothing stale.
+// One freshet, which is never started again, goes through a gap in the binlog, a TRUNCATE, a Redis with older data and
+// a partition that loses records, one after the other. What the page shows has the story of each from cause to end, and
+// in the end nothing is in doubt, and nothing stale.
 func TestOneFreshetTellsTheStoryOfEachDoubt(t *testing.T) {
 	t.Parallel()
 	k := testbed.SharedKafka(t)

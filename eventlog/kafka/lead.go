@@ -127,8 +127,8 @@ func (l *Log) Since(ctx context.Context, at time.Time) (Place, error) {
 	return Since(ctx, l.client, l.o.Topic, at)
 }
 
-// Marked returns the newest version that the topic of marks says everybody can see of a source; zero: it says nothing of
-// it. What a member of the group has heard before is no newer.
+// Marked returns the newest version that the topic of marks says everybody can see of a source; zero: it says nothing
+// of it. What a member of the group has heard before is no newer.
 func (l *Log) Marked(ctx context.Context, source string) (v event.Version, err error) {
 	_, err = l.client.ReadAll(ctx, broker.Names{Topic: l.o.Topic}.Marks(), 0, func(r broker.Record) error {
 		if string(r.Key) != source {
@@ -182,7 +182,8 @@ type retries struct {
 	again atomic.Bool
 }
 
-// retriesEvery is how often it is looked at least which retry topics there are: that changes with retry.park_delays only.
+// retriesEvery is how often it is looked at least which retry topics there are: that changes with retry.park_delays
+// only.
 const retriesEvery = time.Minute
 
 // retryTopics returns the retry topics that there are, those of delays that are not configured any more as well. One of

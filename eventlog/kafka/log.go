@@ -68,7 +68,8 @@ type Log struct {
 	lead    func(ctx context.Context) error // nil: there is nothing to do once for the group
 	worked  *worked                         // nil: nobody says on which Redis the work is done
 	retries retries
-	// listEvery is how often it is looked whether the group has topics that this member does not know. Default: retriesEvery.
+	// listEvery is how often it is looked whether the group has topics that this member does not know. Default:
+	// retriesEvery.
 	listEvery time.Duration
 }
 

@@ -17,8 +17,8 @@ import (
 //
 // The brokers share out nothing at all to a group of which a member names a topic that is not there. So when a retry
 // topic of a delay that is not configured any more is deleted, as it may be once it is empty, this member joins again
-// without it. It also joins again when there is another one, of a member whose configuration is newer: if that one goes,
-// nobody else would try what it has parked.
+// without it. It also joins again when there is another one, of a member whose configuration is newer: if that one
+// goes, nobody else would try what it has parked.
 func (l *Log) join(ctx context.Context, handle group.Handle) error {
 	for {
 		former, err := l.former(ctx)

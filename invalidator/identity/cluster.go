@@ -120,8 +120,8 @@ func (c *Cluster) leaveUnlooked() {
 	}
 }
 
-// moved has the connections to the master at an address be left, and answered returns when one of them was last at work.
-// Those that there are may have come after the first look: with its first slot.
+// moved has the connections to the master at an address be left, and answered returns when one of them was last at
+// work. Those that there are may have come after the first look: with its first slot.
 func (c *Cluster) moved(address string) {
 	if m := c.at(address); m != nil && m.Moved != nil {
 		m.Moved()

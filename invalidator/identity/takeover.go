@@ -45,8 +45,8 @@ func (w *Watch) worksOn(run string) {
 	w.on = run
 }
 
-// On is [Watch.On] of a cluster: it names all masters that have slots, as they are now. Of one that nobody has looked at
-// yet nothing is recorded.
+// On is [Watch.On] of a cluster: it names all masters that have slots, as they are now. Of one that nobody has looked
+// at yet nothing is recorded.
 func (c *Cluster) On() string {
 	members := c.members()
 	c.mu.Lock()
