@@ -291,7 +291,8 @@ func TestTheFinalActionConfirmsWhatTheFirstHasBegun(t *testing.T) {
 	}
 }
 
-// What was parked is forgotten under the version of its change; of a hash everything goes that is known of its fields.
+// What was parked is forgotten under the version of its change, which stays next to a rebuilt key that has no second
+// action; of a hash everything goes that is known of its fields.
 func TestWhatWasParkedRaisesItsGuard(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		version := event.Version{Epoch: 1, File: 1, Pos: 9, Row: 1}
@@ -304,7 +305,7 @@ func TestWhatWasParkedRaisesItsGuard(t *testing.T) {
 		if parked, dead := r.store.counts(); parked+dead != 0 {
 			r.Fatalf("%d parked, %d dead", parked, dead)
 		}
-		r.calls("rebuild forget 1/1/9/1", "member set forget 1/1/9/1", "incr incr",
+		r.calls("rebuild drop 1/1/9/1", "member set forget 1/1/9/1", "incr incr",
 			"unlink hash freshet:f:{hash} freshet:fo:{hash}")
 	})
 }

@@ -149,8 +149,11 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 			continue
 		}
 		err := p.Calls[0].Err
+		if len(p.Calls) == 1 || err == nil || isNoScript(err) {
+			continue
+		}
 		var answer redis.Error
-		if len(p.Calls) == 1 || !errors.As(err, &answer) || isNoScript(err) {
+		if !errors.As(err, &answer) {
 			continue
 		}
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {

@@ -61,7 +61,7 @@ func TestWarmUpsThatAreCancelledAndKilledLeaveNoStaleValue(t *testing.T) {
 	w := s.walkers()
 	stopWriting := s.keepWriting(func() int { return rand.IntN(rows) })
 	stopReading, filled := s.slowReaders(24, rows, 2*time.Second)
-	for round := range 4 {
+	for round := range testbed.Cut(2, 4) {
 		leader, other := w.leads()
 		other.ask("warm", "--table", "shop.product")
 		other.await("rows are walked", func(st *app.Status) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -94,6 +95,18 @@ func (c *RedisCluster) AwaitTaken(t testing.TB, to *RedisServer, slots ...int) {
 	Eventually(t, readyTimeout, "slots are taken", func() bool {
 		return !slices.ContainsFunc(slots, func(slot int) bool { return to.ownerOf(t.Context(), slot) != id })
 	})
+}
+
+// Takes reports whether a server says itself, within 15 s, that it has a slot.
+func (c *RedisCluster) Takes(t testing.TB, to *RedisServer, slot int) bool {
+	t.Helper()
+	id := to.NodeID(t)
+	for begun := time.Now(); time.Since(begun) < 15*time.Second; time.Sleep(50 * time.Millisecond) {
+		if to.ownerOf(t.Context(), slot) == id {
+			return true
+		}
+	}
+	return false
 }
 
 // CancelMigrations ends the migrations that a server began, and reports whether there were any.
