@@ -40,18 +40,25 @@ func newGroup(t *testing.T, members int) (all []*testbed.Server) {
 	return all
 }
 
-// TestAMemberThatHasLeftItsGroup reads the primary of a group, which leaves the group and keeps its connections.
-// Another member takes writes: what was read is not all until the former primary is gone, and another member is read.
-func TestAMemberThatHasLeftItsGroup(t *testing.T) {
-	if !testbed.Soak() {
-		return // the rule is shown by TestWhatIsApart, and three servers are much
-	}
+// readingGroup reads a group of three servers, the first of which is the primary and has a row.
+func readingGroup(t *testing.T) ([]*testbed.Server, *database, *running) {
+	t.Helper()
 	all := newGroup(t, 3)
 	d := newDatabase(t, all[0], "create table DB.t (id int primary key)")
 	o := d.options()
 	o.Address, o.Servers = "", NewServers(all[0].Addr, all[1].Addr, all[2].Addr)
 	r := reading(t, startAt(here(t, all[0])), o)
 	d.exec("insert into DB.t values (1)")
+	return all, d, r
+}
+
+// TestAMemberThatHasLeftItsGroup reads the primary of a group, which leaves the group and keeps its connections.
+// Another member takes writes: what was read is not all until the former primary is gone, and another member is read.
+func TestAMemberThatHasLeftItsGroup(t *testing.T) {
+	if !testbed.Soak() {
+		return // the rule is shown by TestWhatIsApart, and three servers are much
+	}
+	all, d, r := readingGroup(t)
 	r.await(t, "the row", func() bool { return len(r.rows) == 1 && r.marked(r.rows[0].version) && r.readAll() })
 	all[0].Exec(t, "stop group_replication")
 	testbed.Eventually(t, patience, "another primary", func() bool {
@@ -76,12 +83,7 @@ func TestAMemberThatTakesOverBeforeItHasAppliedAllIsInDoubt(t *testing.T) {
 	if !testbed.Soak() {
 		return // the rule is shown by TestAPrimaryOfAGroupThatLagsIsInDoubt, and three servers are much
 	}
-	all := newGroup(t, 3)
-	d := newDatabase(t, all[0], "create table DB.t (id int primary key)")
-	o := d.options()
-	o.Address, o.Servers = "", NewServers(all[0].Addr, all[1].Addr, all[2].Addr)
-	r := reading(t, startAt(here(t, all[0])), o)
-	d.exec("insert into DB.t values (1)")
+	all, d, r := readingGroup(t)
 	var unlock []func()
 	for _, s := range all {
 		s.Exec(t, "set global group_replication_consistency='EVENTUAL'")

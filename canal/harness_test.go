@@ -119,20 +119,15 @@ func (d *database) options() Options {
 }
 
 // onEach runs a test on each kind of server.
-func onEach(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
-	for _, k := range shared {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel() // each has a server of its own
-			f(t, k.get(t))
-		})
-	}
-}
+func onEach(t *testing.T, f func(t *testing.T, s *testbed.Server)) { on(t, shared, f) }
 
 // onOne runs a test on each kind of server in a soak, and else on one of them: what it tries at every event is long.
-func onOne(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
-	for _, k := range testbed.Some(t, shared) {
+func onOne(t *testing.T, f func(t *testing.T, s *testbed.Server)) { on(t, testbed.Some(t, shared), f) }
+
+func on(t *testing.T, kinds []*flavor, f func(t *testing.T, s *testbed.Server)) {
+	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
+			t.Parallel() // each has a server of its own
 			f(t, k.get(t))
 		})
 	}

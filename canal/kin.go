@@ -239,20 +239,19 @@ func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceIn
 // origin is where transactions get their numbers on MariaDB.
 type origin struct{ domain, server uint32 }
 
-// binlogState returns the last number of each origin in MariaDB's binlog, in files that were purged too.
-// Source: MariaDB, "Global Transaction ID", gtid_binlog_state.
+// binlogState returns the last number of each origin in MariaDB's binlog: see [event.ParseBinlogState].
 func (s *session) binlogState() (map[origin]uint64, error) {
 	r, err := s.row("SELECT @@global.gtid_binlog_state")
 	if err != nil {
 		return nil, err
 	}
+	last, err := event.ParseBinlogState(r[0])
+	if err != nil {
+		return nil, fmt.Errorf("gtid_binlog_state: %w", err)
+	}
 	state := map[origin]uint64{}
-	for one := range strings.SplitSeq(r[0], ",") {
-		set, err := event.ParseGTIDSet(event.MariaDB, one)
-		if err != nil {
-			return nil, fmt.Errorf("gtid_binlog_state: %w", err)
-		}
-		set.Each(func(r event.GTIDRange) { state[origin{r.First.Domain, r.First.Server}] = r.Last })
+	for _, g := range last {
+		state[origin{g.Domain, g.Server}] = g.Number
 	}
 	return state, nil
 }

@@ -190,6 +190,10 @@ func (t *tables) pass(m *binlog.TableMap) {
 		delete(t.passed, n)
 		return
 	}
+	t.notePassed(n, m)
+}
+
+func (t *tables) notePassed(n ddl.Name, m *binlog.TableMap) {
 	if t.passed == nil || len(t.passed) >= maxPassed {
 		t.passed = map[ddl.Name]*binlog.TableMap{}
 	}
@@ -244,10 +248,7 @@ func (t *tables) healAltered(m *binlog.TableMap) error {
 	if err != nil {
 		t.l.o.Logger.Debug("it is not known what the columns of a table are by now", "source", t.l.o.Source, "schema", n.Schema,
 			"table", n.Table, "error", err)
-		if t.passed == nil {
-			t.passed = map[ddl.Name]*binlog.TableMap{}
-		}
-		t.passed[t.name(n)] = m // it is tried again
+		t.notePassed(t.name(n), m) // it is tried again
 		return nil
 	}
 	if now != nil {

@@ -295,15 +295,23 @@ func TestSlotsOfANodeThatIsGoneAreInDoubt(t *testing.T) {
 	r.doubts("")
 }
 
+// newSavedCluster is a cluster of two masters, the first of which has saved its data when everything was finished up to
+// a. By now everything is up to b.
+func newSavedCluster(t *testing.T) (r *clusterRig, one, other *testbed.RedisServer) {
+	t.Helper()
+	r = newClusterRig(t, testbed.ClusterOptions{Masters: 2})
+	r.fill()
+	r.finish("a")
+	one, other = r.cluster.Masters[0], r.cluster.Masters[1]
+	one.Do(t, "save")
+	r.finish("b")
+	return r, one, other
+}
+
 // A stamp that came with a slot says nothing of the other data of the node.
 func TestAStampThatCameWithASlotSaysNothing(t *testing.T) {
 	t.Parallel()
-	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
-	r.fill()
-	r.finish("a")
-	one, other := r.cluster.Masters[0], r.cluster.Masters[1]
-	one.Do(t, "save")
-	r.finish("b")
+	r, one, other := newSavedCluster(t)
 	r.begin()
 	testbed.Must(t, one.Kill())
 	testbed.Must(t, one.Start(t.Context()))
@@ -321,12 +329,7 @@ func TestAStampThatCameWithASlotSaysNothing(t *testing.T) {
 // before the slot came.
 func TestAStampOfBeforeASlotCameSaysNothingOfTheSlot(t *testing.T) {
 	t.Parallel()
-	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
-	r.fill()
-	r.finish("a")
-	one, other := r.cluster.Masters[0], r.cluster.Masters[1]
-	one.Do(t, "save")
-	r.finish("b")
+	r, one, other := newSavedCluster(t)
 	testbed.Must(t, one.Kill())
 	testbed.Must(t, one.Start(t.Context()))
 	r.cluster.Await(t)

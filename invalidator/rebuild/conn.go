@@ -252,13 +252,13 @@ func (c *conn) askLogged() error {
 	if err != nil {
 		return err
 	}
+	last, err := event.ParseBinlogState(text)
+	if err != nil {
+		return fmt.Errorf("SELECT @@global.gtid_binlog_state: %w", err)
+	}
 	c.logged = map[event.GTID]uint64{}
-	for one := range strings.SplitSeq(text, ",") { // a set has only the last one of each domain
-		set, err := event.ParseGTIDSet(event.MariaDB, one)
-		if err != nil {
-			return fmt.Errorf("SELECT @@global.gtid_binlog_state: %w", err)
-		}
-		set.Each(func(r event.GTIDRange) { c.logged[ofOrigin(r)] = r.Last })
+	for _, g := range last {
+		c.logged[event.GTID{Domain: g.Domain, Server: g.Server}] = g.Number
 	}
 	return nil
 }

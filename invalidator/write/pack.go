@@ -148,10 +148,7 @@ func together(calls []*Call) []any {
 	for _, c := range calls {
 		args = append(args, c.Args[c.first():c.first()+c.keys]...)
 	}
-	if first.Script == nil {
-		return args
-	}
-	args = append(args, first.Args[beforeKeys+first.keys:own]...)
+	args = append(args, first.Args[first.first()+first.keys:own]...)
 	for _, c := range calls {
 		args = append(args, c.Args[own:]...)
 	}

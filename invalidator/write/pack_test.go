@@ -222,6 +222,18 @@ func (s *several) play(r *rig, in *scripts, pack func([]*Call) []Packed) (seen s
 
 func printable(f event.Fields) string { return fmt.Sprintf("%q", string(f)) }
 
+// isAsOneByOne fails the test unless the items do in few commands what they do one by one, and returns the commands.
+func (s *several) isAsOneByOne(t *rapid.T, r *rig, whole *scripts) []Packed {
+	r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
+	want, _ := s.play(r, whole, Alone)
+	r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
+	have, packed := s.play(r, whole, func(calls []*Call) []Packed { return Pack(calls, false) })
+	if have != want {
+		t.Fatalf("%v\nin few calls:\n%sone by one:\n%s", s.state, have, want)
+	}
+	return packed
+}
+
 // A call of several keys does what the calls of each would do one after the other: all that is proved of these is true
 // of it.
 func TestSeveralKeysInACallAreAsOneAfterTheOther(t *testing.T) {
@@ -232,14 +244,7 @@ func TestSeveralKeysInACallAreAsOneAfterTheOther(t *testing.T) {
 		shared, settled, mixed := 0, 0, 0
 		rapid.Check(r.TB.(*testing.T), func(t *rapid.T) {
 			s := newSeveral(rapid.Uint64().Draw(t, "seed"))
-			r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
-			want, _ := s.play(r, whole, Alone)
-			r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
-			have, packed := s.play(r, whole, func(calls []*Call) []Packed { return Pack(calls, false) })
-			if have != want {
-				t.Fatalf("%v\nin few calls:\n%sone by one:\n%s", s.state, have, want)
-			}
-			for _, p := range packed {
+			for _, p := range s.isAsOneByOne(t, r, whole) {
 				if len(p.Calls) < 2 {
 					continue
 				}
@@ -278,14 +283,7 @@ func TestUnlinksInACommandAreAsOneAfterTheOther(t *testing.T) {
 					*it = Item{Key: it.Key, Action: event.ActionDelete, Intent: event.IntentForget, Source: "s", Version: it.Version}
 				}
 			}
-			r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
-			want, _ := s.play(r, whole, Alone)
-			r.b.random = rand.New(rand.NewPCG(1, 1)).Uint64
-			have, packed := s.play(r, whole, func(calls []*Call) []Packed { return Pack(calls, false) })
-			if have != want {
-				t.Fatalf("%v\nin few calls:\n%sone by one:\n%s", s.state, have, want)
-			}
-			for _, p := range packed {
+			for _, p := range s.isAsOneByOne(t, r, whole) {
 				if len(p.Calls) > 1 && p.Calls[0].Script == nil {
 					shared++
 				}
