@@ -42,29 +42,20 @@ func newReplicas(t testing.TB, start func(testing.TB, ...string) *testbed.Server
 		args = append(args, "--log-slave-updates")
 	}
 	p := &replicas{start(t, args...), start(t, args...), t, mariadb}
-	if mariadb {
-		p.second.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
-			"master_use_gtid=slave_pos, master_connect_retry=1", p.first.Port))
-	} else {
-		p.second.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, "+
-			"source_user='root', "+
-			"source_auto_position=1, get_source_public_key=1, source_connect_retry=1", p.first.Port))
-	}
-	p.replicate()
+	p.second.Follow(t, p.first)
+	p.second.AwaitAllOf(t, p.first)
 	return p
 }
 
-// replicate has the second server follow the first, and hold no less than it.
+// replicate has the second server follow the first again, and hold no less than it.
 func (p *replicas) replicate() {
 	p.t.Helper()
-	start, wait := "start replica", "select wait_for_executed_gtid_set(?, 30)"
+	start := "start replica"
 	if p.mariadb {
-		start, wait = "start slave", "select master_gtid_wait(?, 30)"
+		start = "start slave"
 	}
 	p.second.Exec(p.t, start)
-	if left := p.second.QueryText(p.t, wait, p.first.GTIDs(p.t)); left != "0" {
-		p.t.Fatalf("the replica does not follow: %s", left)
-	}
+	p.second.AwaitAllOf(p.t, p.first)
 }
 
 // hold has the second server stay where it is.

@@ -175,8 +175,7 @@ func TestAnotherServerAtTheAddressOfAFillServer(t *testing.T) {
 	replicas := make([]*testbed.Server, 2)
 	for i := range replicas {
 		replicas[i] = testbed.MySQL(t)
-		replicas[i].Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, "+
-			"SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", source.Port), "START REPLICA")
+		replicas[i].Follow(t, source)
 	}
 	d := newDatabase(t, source, "create table DB.t (id int primary key)")
 	to := &many{}

@@ -15,17 +15,14 @@ import (
 )
 
 // follow returns a replica of a source.
-func follow(t *testing.T, source *testbed.Server) *testbed.Server {
+func follow(t *testing.T, source *testbed.Server) (r *testbed.Server) {
 	t.Helper()
 	if source.Flavor == testbed.FlavorMariaDB {
-		r := testbed.MariaDB(t, "--skip-log-bin")
-		r.Exec(t, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', "+
-			"MASTER_USE_GTID=slave_pos", source.Port), "START SLAVE")
-		return r
+		r = testbed.MariaDB(t, "--skip-log-bin")
+	} else {
+		r = testbed.MySQL(t)
 	}
-	r := testbed.MySQL(t)
-	r.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
-		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", source.Port), "START REPLICA")
+	r.Follow(t, source)
 	return r
 }
 

@@ -2,7 +2,6 @@ package canal
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -51,15 +50,7 @@ func (w *fills) server(address, name string) *fillServer {
 	if len(s.about(s.isMine)) > 0 {
 		s.vis.isDoubted(s.view)
 	}
-	if settings := w.o.TLS; settings != nil && w.o.FillNames {
-		s.options.TLS = func() (*tls.Config, error) {
-			t, err := settings()
-			if err == nil {
-				t.ServerName = name
-			}
-			return t, err
-		}
-	}
+	s.options.TLS = w.o.TLS.For(name)
 	return s
 }
 

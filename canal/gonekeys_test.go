@@ -74,8 +74,7 @@ func TestAForeignKeyThatWasThereBeforeAPositionByHandCounts(t *testing.T) {
 func TestAReplicaOfAServerThatDoesNotLogWhatForeignKeysChange(t *testing.T) {
 	t.Parallel()
 	source, replica := testbed.MySQL(t, "--innodb-native-foreign-keys=ON"), testbed.MySQL(t)
-	replica.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', "+
-		"source_auto_position=1, get_source_public_key=1", source.Port), "start replica")
+	replica.Follow(t, source)
 	d := newDatabase(t, source, couple(coupled)...)
 	testbed.Eventually(t, patience, "the replica has all", func() bool { return replica.GTIDs(t) == source.GTIDs(t) })
 	o := d.options()

@@ -96,20 +96,8 @@ func TestAnIncompleteBinlogIsADoubtWhileItIsRead(t *testing.T) {
 // replicate makes one server replicate from another, and waits until it has what the other has.
 func replicate(t *testing.T, replica, from *testbed.Server) {
 	t.Helper()
-	if from.Flavor == testbed.FlavorMariaDB {
-		replica.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
-			"master_use_gtid=slave_pos", from.Port), "start slave")
-		if replica.QueryText(t, "select master_gtid_wait(?, 30)", from.QueryText(t, "select @@gtid_binlog_pos")) != "0" {
-			t.Fatal("the replica does not follow")
-		}
-		return
-	}
-	replica.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, "+
-		"source_user='root', source_auto_position=1, get_source_public_key=1", from.Port), "start replica")
-	if replica.QueryText(t, "select wait_for_executed_gtid_set(?, 30)",
-		from.QueryText(t, "select @@gtid_executed")) != "0" {
-		t.Fatal("the replica does not follow")
-	}
+	replica.Follow(t, from)
+	replica.AwaitAllOf(t, from)
 }
 
 func TestAReplicaThatDoesNotLogWhatItReplicatesIsFound(t *testing.T) {

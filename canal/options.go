@@ -64,10 +64,9 @@ type Options struct {
 	Heartbeat time.Duration
 	// FillFrom are the servers, host:port, that readers fill the cache from, if not from the source itself: a change is
 	// visible once all of them have it. A name with several addresses means all of them. They are asked with the
-	// source's user and password, and with its TLS, each under the name in FillFrom if FillNames. Both kinds of server
-	// need GTIDs.
-	FillFrom  []string
-	FillNames bool
+	// source's user and password, and with its TLS, each under the name in FillFrom unless that names another. Both kinds
+	// of server need GTIDs.
+	FillFrom []string
 	// FillTimeout is how long one of them may be silent, or lack a change that the source has, before it is left out: a
 	// doubt ([alarm.FillServerLeftOut]) until it is back, has all, and readers are over that take FillSettles at most from
 	// reading to writing. Default: 30 s. Readers of a server that took over and lagged are waited for in the same way.

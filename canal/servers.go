@@ -2,14 +2,11 @@ package canal
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 
-	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/event"
 )
 
@@ -141,17 +138,6 @@ func unanswered(seen []candidate) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// named are TLS settings that verify the host of the address, where they name no other.
-func named(settings credential.TLS, address string) credential.TLS {
-	return func() (*tls.Config, error) {
-		t, err := settings()
-		if err == nil && t.ServerName == "" {
-			t.ServerName, _, _ = net.SplitHostPort(address)
-		}
-		return t, err
-	}
 }
 
 // errNoGTIDs says that a server keeps positions by file.

@@ -125,7 +125,7 @@ func (o *Options) connectOnce(ctx context.Context, address string, secure bool) 
 	}
 	at := login.Server{Address: address, User: o.User, Password: o.Password, Briefly: o.briefly}
 	if secure {
-		at.TLS = named(o.TLS, address)
+		at.TLS = o.TLS
 	}
 	var err error
 	if s.conn, err = login.Connect(ctx, at, dial); err != nil {

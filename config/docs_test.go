@@ -113,7 +113,7 @@ func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
 	}
 	defaults := map[string]string{
 		"mappings.rate_limit": rateLimit().format(0), "mappings.scope": "keys",
-		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(spec.RowsOne),
+		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": spec.OnSource, "rebuild.rows": string(spec.RowsOne),
 		"rebuild.as":       event.FormJSON.String(),
 		"rebuild.decimals": string(spec.DecimalsString), "rebuild.jitter": percentages().format(0),
 		"stream.maxlen": maxLen().format(streamLength),

@@ -15,8 +15,6 @@ const (
 	queryTimeout = 5 * time.Second
 	// maxCache bounds a negative entry, which travels with the action.
 	maxCache = 64 << 10
-	// onSource is the one server that queries run on.
-	onSource = "source"
 )
 
 // timeToLive is how long a value lives; a caller that allows none says so.
@@ -108,13 +106,13 @@ func (b *body) origin(r *spec.Rebuild) bool {
 		return r.FromRow
 	}
 	r.Query = b.l.phrase(query, "write a SELECT, or from: row instead")
-	r.Server, r.Timeout = spec.Text{Value: onSource}, queryTimeout
+	r.Server, r.Timeout = spec.Text{Value: spec.OnSource}, queryTimeout
 	b.set("timeout", func(p pair) bool { return setting(b.l, p, rebuildTimeout(), &r.Timeout) })
-	if text := b.text("server", "write source, or remove the key"); text.Value != "" {
+	const or = "write source, or host:port of a replica"
+	if text := b.text("server", or); text.Value != "" {
 		r.Server = text
-		if text.Value != onSource {
-			b.l.at(text.Pos, "rebuild.server",
-				&fault{spec.Quote(text.Value) + " is not supported yet", "write source, or remove the key"})
+		if wrong := addressFault(text.Value, 3306, false); wrong != nil && text.Value != spec.OnSource {
+			b.l.at(text.Pos, "rebuild.server", &fault{wrong.what, wrong.do + "; or source"})
 		}
 	}
 	return r.Query.Value != ""

@@ -34,14 +34,14 @@ func Rebuilder(c *config.Config, servers *canal.Servers, more func(*rebuild.Opti
 			Query: *q.Query, Schema: q.Schema, As: q.Rebuild.As, Many: q.Rebuild.Rows == spec.RowsMany,
 			DecimalNumbers: q.Rebuild.Decimals == spec.DecimalsNumber,
 			ExpireAt:       m.Rebuild.ExpireAt, Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value,
-			Where: m.Rebuild.Query.Pos.String(),
+			Server: replica(m.Rebuild.Server.Value), Where: m.Rebuild.Query.Pos.String(),
 		})
 	}
 	at := Source(c)
 	at.Servers = servers
 	o := rebuild.Options{
 		Source: at.Source, Address: strings.Join(servers.All(), ", "), User: at.User, Password: at.Password,
-		TLS: onCurrent(servers, at.TLS), TLSOptional: at.TLSOptional, Queries: queries,
+		TLS: onCurrent(servers, at.TLS), TLSOptional: at.TLSOptional, ReplicaTLS: at.TLS, Queries: queries,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			address, err := canal.Address(ctx, at)
 			if err != nil {
@@ -64,10 +64,15 @@ func onCurrent(servers *canal.Servers, settings credential.TLS) credential.TLS {
 		return nil
 	}
 	return func() (*tls.Config, error) {
-		t, err := settings()
-		if err == nil && t.ServerName == "" {
-			t.ServerName, _, _ = net.SplitHostPort(servers.Current())
-		}
-		return t, err
+		host, _, _ := net.SplitHostPort(servers.Current())
+		return settings.For(host)()
 	}
+}
+
+// replica is where a query runs, if that is not the source.
+func replica(server string) string {
+	if server == spec.OnSource {
+		return ""
+	}
+	return server
 }

@@ -20,7 +20,7 @@ func Source(c *config.Config) canal.Options {
 		Start:    c.Source.Start.String(), Heartbeat: c.Source.Heartbeat,
 		IgnoreCascades: c.OnCascade == config.CascadeIgnore,
 		FillFrom:       c.Source.FillFrom, FillTimeout: c.Source.FillTimeout, FillLag: c.Source.FillLag,
-		FillNames: c.Source.TLS.ServerName == "", FillSettles: LongestD(c), Logged: c.EventLog.Kind == config.EventLogKafka,
+		FillSettles: LongestD(c), Logged: c.EventLog.Kind == config.EventLogKafka,
 	}
 	if c.Source.Flavor != config.FlavorAuto {
 		o.Flavor = event.Flavor(c.Source.Flavor)

@@ -10,7 +10,7 @@ import (
 	"github.com/freshet/freshet/invalidator/write"
 )
 
-// checkQueries has the source prepare the queries of the mappings.
+// checkQueries has the servers prepare the queries of the mappings.
 func checkQueries(ctx context.Context, c *config.Config, r *Report) {
 	run, err := connect.Rebuilder(c, connect.Source(c).Servers, func(*rebuild.Options) {})
 	if err != nil {
@@ -38,6 +38,10 @@ func checkQueries(ctx context.Context, c *config.Config, r *Report) {
 		if q.Err != nil {
 			r.add(Fail, q.Err.Error(), "")
 			continue
+		}
+		if q.Elsewhere != nil {
+			r.add(Warn, fmt.Sprintf("%s: the query runs on the source for now, and not on %s: %v", q.Query.Where,
+				q.Query.Server, q.Elsewhere), "see docs/queries.md, \"On a replica\"")
 		}
 		good++
 	}

@@ -33,7 +33,8 @@ type Server struct {
 	// Briefly says that such sessions are opened every few minutes, so that a command for the password is run only when
 	// what it printed before is refused.
 	Briefly bool
-	// TLS encrypts the session; nil: not. The password is given in clear only where it verifies the certificate.
+	// TLS encrypts the session; nil: not. Where its settings name no host to verify, it is that of Address. The password
+	// is given in clear only where it verifies the certificate.
 	TLS credential.TLS
 }
 
@@ -87,7 +88,8 @@ func (s *Server) connect(ctx context.Context, password string, raw net.Conn) (c 
 	}()
 	var secured *tls.Config
 	if s.TLS != nil {
-		if secured, err = s.TLS(); err != nil {
+		host, _, _ := net.SplitHostPort(s.Address)
+		if secured, err = s.TLS.For(host)(); err != nil {
 			return nil, err
 		}
 	}

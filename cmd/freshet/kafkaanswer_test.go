@@ -312,8 +312,7 @@ func TestTheSourceFailsOverWhileADoubtIsAnswered(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			first, second := testbed.MySQL(t), testbed.MySQL(t)
-			second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, "+
-				"SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")
+			second.Follow(t, first)
 			s := newSite(t, first).around(t, testbed.SharedKafka(t))
 			s.extra = "scope_rate: 100\n"
 			reader, a := s.part("reader"), s.part("invalidator")

@@ -216,8 +216,7 @@ func TestRowsAreReadAroundKafka(t *testing.T) {
 func TestRowsAreReadFromTheServerThatTheReaderReads(t *testing.T) {
 	t.Parallel()
 	first, second := testbed.MySQL(t), testbed.MySQL(t)
-	second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, "+
-		"SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")
+	second.Follow(t, first)
 	s := newSite(t, first).around(t, testbed.SharedKafka(t))
 	s.mappings = rebuilt
 	s.fill(20)

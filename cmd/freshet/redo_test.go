@@ -147,8 +147,7 @@ func TestAPreparedTransactionAcrossTheStamp(t *testing.T) {
 func TestTheSourceFailedOverSinceTheStamp(t *testing.T) {
 	t.Parallel()
 	first, second := testbed.MySQL(t), testbed.MySQL(t)
-	second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
-		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")
+	second.Follow(t, first)
 	o := newOlder(t, first)
 	o.redis.Do(t, "save")
 	for id := range changed / 2 {

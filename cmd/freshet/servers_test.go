@@ -33,13 +33,10 @@ func newPair(t *testing.T, source *testbed.Server) *pair {
 	var replica *testbed.Server
 	if source.Flavor == testbed.FlavorMariaDB {
 		replica = testbed.MariaDB(t, "--binlog-row-metadata=FULL", "--log-slave-updates", "--read-only")
-		replica.Exec(t, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', "+
-			"MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1", source.Port), "START SLAVE")
 	} else {
 		replica = testbed.MySQL(t, "--read-only")
-		replica.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
-			"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", source.Port), "START REPLICA")
 	}
+	replica.Follow(t, source)
 	s.hasAll(replica)
 	s.env = append(s.env, "FRESHET_SOURCE_ADDRESSES="+source.Addr+","+replica.Addr)
 	s.mappings = `

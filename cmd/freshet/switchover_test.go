@@ -149,8 +149,7 @@ func (r *roles) exchange(nth int, late bool) {
 func (r *roles) follow(was, next *testbed.Server, nth int) {
 	r.t.Helper()
 	if was.Flavor == testbed.FlavorMySQL {
-		was.Exec(r.t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
-			"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", next.Port), "START REPLICA")
+		was.Follow(r.t, next)
 		return
 	}
 	by := []string{"slave_pos", "current_pos", "slave_pos, MASTER_DEMOTE_TO_SLAVE=1"}[nth%3]
@@ -202,12 +201,15 @@ func (r *roles) back() {
 	}
 }
 
-// switchovers are how freshet finds the primary, and where the application fills its cache from.
+// switchovers are how freshet finds the primary, where the application fills its cache from, and where queries run.
 var switchovers = map[string]func(*roles){
 	"two addresses": func(*roles) {},
 	"an address that moves": func(r *roles) {
 		r.moves = proxy.Start(r.t, r.source.Addr)
 		r.env = []string{"FRESHET_SOURCE_ADDRESSES=" + r.moves.Addr()}
+	},
+	"queries on the replica, which is the primary by turns": func(r *roles) {
+		r.mappings = strings.Replace(r.mappings, "as: string", fmt.Sprintf("server: %q, as: string", r.replica.Addr), 1)
 	},
 	"readers of both": func(r *roles) {
 		for _, db := range r.of {

@@ -57,6 +57,9 @@ type FreeText struct {
 // Events are the kinds of row change that a mapping is for. The zero value means all three.
 type Events struct{ Insert, Update, Delete bool }
 
+// OnSource is what a Rebuild's Server is called when the query runs on the server that is streamed from.
+const OnSource = "source"
+
 // Rebuild says that the mapping's keys are written, instead of deleted.
 type Rebuild struct {
 	// Pos is where the action stands, as in all of them.
@@ -65,7 +68,7 @@ type Rebuild struct {
 	FromRow bool
 	// Query is one SELECT with parameters named as columns (:product_id); empty with FromRow.
 	Query Text
-	// Server is where the query runs: source. Empty with FromRow.
+	// Server is where the query runs: OnSource, or host:port of a replica. Empty with FromRow.
 	Server Text
 	// Timeout is how long the query may take. Default 5s, from 10ms to 5m; 0 with FromRow.
 	Timeout time.Duration

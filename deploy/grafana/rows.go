@@ -168,9 +168,11 @@ func actions() row {
 			{`histogram_quantile(0.99, sum by (mapping, table, le) (rate(freshet_rebuild_query_duration_seconds_bucket{$all}[$__rate_interval])))`, "{{mapping}} {{table}}"},
 		}},
 		{
-			title: "Query errors, per second", unit: "short",
-			queries: []query{perSecond("freshet_rebuild_query_errors_total", "mapping, table, class",
-				"{{mapping}} {{table}} {{class}}")},
+			title: "Query errors, and queries on the source for a replica, per second", unit: "short",
+			queries: []query{
+				perSecond("freshet_rebuild_query_errors_total", "mapping, table, class", "{{mapping}} {{table}} {{class}}"),
+				perSecond("freshet_rebuild_queries_on_source_total", "mapping, table", "{{mapping}} {{table}} on the source"),
+			},
 		},
 		{
 			title: "Not written, not sent, per second",

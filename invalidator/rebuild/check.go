@@ -10,7 +10,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Checked is what the server says of a query without running it.
+// Checked is what the servers say of a query without running it.
 type Checked struct {
 	Query *Query
 	// Columns are those that its rows would have.
@@ -18,40 +18,69 @@ type Checked struct {
 	// Err is an [*Error] that says what is wrong with the query, or that it could not be tried; nil if it is as it
 	// should be.
 	Err error
+	// Elsewhere is why it runs on the source for now, and not on the replica that it names; nil: it runs where it should.
+	Elsewhere error
 }
 
-// Check has the server prepare every query, and returns what it says of each, in the order of Options.Queries: tables
+// Check has the servers prepare every query, and returns what they say of each, in the order of Options.Queries: tables
 // and columns that do not exist, rights that are missing, columns that the value cannot hold. Its error is that of the
-// connection: nothing is known then.
+// connection to the source: nothing is known then.
 func (r *Runner) Check(ctx context.Context) ([]Checked, error) {
 	leave, err := r.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	var all []Checked
-	err = r.with(ctx, DefaultTimeout, func(c *conn) error {
-		all = all[:0]
-		for _, q := range r.queries {
-			columns, err := c.check(q)
-			if isLost(err) {
+	all := make([]Checked, len(r.queries))
+	err = r.source.with(ctx, DefaultTimeout, func(c *conn) error {
+		for i, q := range r.queries {
+			if all[i], err = c.checked(q); err != nil {
 				return err
 			}
-			checked := Checked{Query: &q.Query}
-			for i := range columns {
-				checked.Columns = append(checked.Columns, columns[i].Column)
-			}
-			if err != nil {
-				checked.Err = q.explain(err)
-			}
-			all = append(all, checked)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range r.replicas {
+		p.check(ctx, all)
+	}
 	return all, nil
+}
+
+// check notes why the queries of a replica would not run there now.
+func (p *pool) check(ctx context.Context, all []Checked) {
+	for i, q := range p.runner.queries {
+		if q.replica != p {
+			continue
+		}
+		var on Checked
+		err := p.with(ctx, DefaultTimeout, func(c *conn) error {
+			err := c.await(ctx, p.wait, func() (event.GTIDSet, error) { return p.runner.position(ctx, q, nil) })
+			if err == nil {
+				on, err = c.checked(q)
+			}
+			return err
+		})
+		all[i].Elsewhere = errors.Join(err, on.Err)
+	}
+}
+
+// checked is what a session's server says of a query; the error is that of the session.
+func (c *conn) checked(q *prepared) (Checked, error) {
+	columns, err := c.check(q)
+	if isLost(err) {
+		return Checked{}, err
+	}
+	checked := Checked{Query: &q.Query}
+	for i := range columns {
+		checked.Columns = append(checked.Columns, columns[i].Column)
+	}
+	if err != nil {
+		checked.Err = q.explain(err)
+	}
+	return checked, nil
 }
 
 func (c *conn) check(q *prepared) ([]column, error) {

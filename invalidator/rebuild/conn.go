@@ -1,7 +1,6 @@
 package rebuild
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,13 +12,10 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 
-	"github.com/freshet/freshet/canal/login"
 	"github.com/freshet/freshet/event"
 )
 
 const (
-	// dialTimeout bounds the making of a connection, up to its settings; a command for the password has its own time.
-	dialTimeout = 5 * time.Second
 	// maxAge is for how long a session is used. What asks for no transactions (a server without GTIDs, a key that was
 	// parked) would otherwise never notice that another server has taken over.
 	maxAge = time.Minute
@@ -62,61 +58,6 @@ type statement struct {
 	*client.Stmt
 	columns []column
 }
-
-// connect opens a session and sets it up.
-func (r *Runner) connect(ctx context.Context) (*conn, error) {
-	c, err := r.open(ctx, r.o.TLS != nil)
-	if r.o.TLSOptional && errors.Is(err, login.ErrNoTLS) {
-		c, err = r.open(ctx, false)
-	}
-	if err == nil {
-		return c, nil
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return nil, &connectError{r.o.Address, err}
-}
-
-func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
-	dctx, cancel := context.WithTimeout(ctx, dialTimeout+r.o.Password.Patience())
-	defer cancel()
-	defer context.AfterFunc(r.life, cancel)()
-	c := &conn{statements: map[statementKey]*statement{}, made: time.Now()}
-	stop := func() bool { return true }
-	// The handshake and the settings have no deadlines of their own: closing the connection ends their waits.
-	dial := func(_ context.Context, network, address string) (net.Conn, error) {
-		nc, err := r.o.Dial(dctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		stop() // of the attempt before
-		c.meter = &meter{Conn: nc, left: handshakeBytes}
-		stop = context.AfterFunc(dctx, c.meter.abort)
-		return c.meter, nil
-	}
-	at := login.Server{Address: r.o.Address, User: r.o.User, Password: r.o.Password, Briefly: true}
-	if secure {
-		at.TLS = r.o.TLS
-	}
-	var err error
-	if c.client, err = login.Connect(dctx, at, dial); err == nil {
-		err = c.settle(r.o.MaxBytes)
-	}
-	if !stop() && err == nil {
-		err = dctx.Err()
-	}
-	if err == nil {
-		return c, nil
-	}
-	if c.meter != nil {
-		c.meter.abort()
-	}
-	return nil, err
-}
-
-// handshakeBytes is more than the server says before the first query.
-const handshakeBytes = 1 << 20
 
 // settle makes the session what the package promises. GROUP_CONCAT would cut its result at 1 KiB, silently but for a
 // warning; a sql_select_limit would cut lists.

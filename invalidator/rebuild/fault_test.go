@@ -93,7 +93,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	}
 	r := newRunner(t, o)
 	before := get(t, r, other, "1")
-	testbed.Must(t, errors.Join(r.use(t.Context(), time.Hour, r.takeIdle(), func(c *conn) error {
+	testbed.Must(t, errors.Join(r.source.use(t.Context(), time.Hour, r.source.takeIdle(), func(c *conn) error {
 		_, err := c.statement(r.byID[q.ID], 1, "") // so that the query is all that is asked for
 		return err
 	})))
@@ -337,8 +337,7 @@ func TestAReplicaOfAFailedPrimaryHasNoChangeOfThePromotedOne(t *testing.T) {
 	t.Parallel()
 	failed, promoted := server(t, testbed.FlavorMariaDB), server(t, testbed.FlavorMariaDB)
 	replica := testbed.MariaDB(t, "--log-slave-updates")
-	replica.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
-		"master_use_gtid=slave_pos", failed.Port), "start slave")
+	replica.Follow(t, failed)
 	for _, s := range []*testbed.Server{failed, promoted} {
 		s.Exec(t, "create table shop.t (id int primary key, v varchar(9))", "insert into shop.t values (1, 'old')")
 	}
@@ -347,9 +346,7 @@ func TestAReplicaOfAFailedPrimaryHasNoChangeOfThePromotedOne(t *testing.T) {
 	for n := range 20 {
 		failed.Exec(t, fmt.Sprintf("insert into shop.t values (%d, 'more')", 2+n))
 	}
-	if replica.QueryText(t, "select master_gtid_wait(?, 60)", failed.GTIDs(t)) != "0" {
-		t.Fatal("the replica does not follow")
-	}
+	replica.AwaitAllOf(t, failed)
 	q := as(t, event.FormString, "SELECT v FROM t WHERE id = :id")
 	r := newRunner(t, options(replica, q))
 	ask := func(change event.GTIDSet) (string, error) {
@@ -387,7 +384,7 @@ func last(t *testing.T, s *testbed.Server) (set event.GTIDSet) {
 }
 
 func idle(r *Runner) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.idle)
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	return len(r.source.idle)
 }

@@ -13,14 +13,15 @@ import (
 type metrics struct {
 	duration    *prometheus.HistogramVec
 	errors      *prometheus.CounterVec
+	elsewhere   *prometheus.CounterVec
 	connections *prometheus.GaugeVec
 	inUse, idle prometheus.Gauge
 }
 
 // counters are those of one query.
 type counters struct {
-	duration              prometheus.Observer
-	failed, failedForGood prometheus.Counter
+	duration                         prometheus.Observer
+	failed, failedForGood, elsewhere prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -35,6 +36,10 @@ func newMetrics() *metrics {
 			Name: "freshet_rebuild_query_errors_total",
 			Help: "Queries that failed, by whether running them again may help.",
 		}, []string{"mapping", "table", "class"}),
+		elsewhere: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "freshet_rebuild_queries_on_source_total",
+			Help: "Queries that ran on the source, since the replica that they name lagged, was away or refused them.",
+		}, []string{"mapping", "table"}),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "freshet_rebuild_connections",
 			Help: "Connections of the pool that are in use, and connections that are kept for the next query.",
@@ -48,12 +53,14 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
 	}
-	return errors.Join(reg.Register(m.duration), reg.Register(m.errors), reg.Register(m.connections))
+	return errors.Join(reg.Register(m.duration), reg.Register(m.errors), reg.Register(m.elsewhere),
+		reg.Register(m.connections))
 }
 
 func (m *metrics) counters(q *Query) counters {
 	mapping := strconv.Itoa(q.Mapping + 1)
 	return counters{
+		elsewhere:     m.elsewhere.WithLabelValues(mapping, q.Table),
 		duration:      m.duration.WithLabelValues(mapping, q.Table),
 		failed:        m.errors.WithLabelValues(mapping, q.Table, "transient"),
 		failedForGood: m.errors.WithLabelValues(mapping, q.Table, "permanent"),

@@ -42,6 +42,8 @@ type Query struct {
 	ExpireAt time.Duration
 	// Timeout is how long it may run. Default: 5 s.
 	Timeout time.Duration
+	// Server is the host:port of the replica that it runs on, as long as that keeps up; "": it runs on the source.
+	Server string
 	// Mapping is the ordinal of its mapping in the configuration, from 0, and Table that one's pattern: for counting.
 	Mapping int
 	Table   string
@@ -71,17 +73,19 @@ type Options struct {
 	// TLS encrypts the connections; nil: not. With TLSOptional a server without TLS is talked to in clear.
 	TLS         credential.TLS
 	TLSOptional bool
+	// ReplicaTLS is TLS for the servers that queries name.
+	ReplicaTLS credential.TLS
 	// Queries are those that may be asked for. Several may have one ID: they are the same but for their timeouts, of
-	// which the longest counts.
+	// which the longest counts, and their servers: where these differ, it is the source.
 	Queries []Query
-	// Pool is how many connections there are at most, and so how many queries run at once. Default: 4.
+	// Pool is how many connections to a server there are at most, and how many queries run at once. Default: 4.
 	Pool int
 	// MaxBytes bounds a value. A connection may hold some times as much while it reads one. Default: 8 MiB.
 	MaxBytes int
 	// MaxIdle is for how long a connection is kept unused. Default: a minute.
 	MaxIdle time.Duration
-	// Dial makes the connections. Default: a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dial makes the connections to the source, and DialReplica others. Default: a net.Dialer.
+	Dial, DialReplica func(ctx context.Context, network, address string) (net.Conn, error)
 	// Registerer takes the metrics freshet_rebuild_*. Nil: they are kept, but registered nowhere.
 	Registerer prometheus.Registerer
 }
@@ -126,6 +130,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.DialReplica == nil {
+		o.DialReplica = new(net.Dialer).DialContext
 	}
 	return o, nil
 }

@@ -81,7 +81,7 @@ func theCallersContextEndsAQuery(t *testing.T, s *testbed.Server) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the end of its context", err)
 	}
-	if len(r.idle) != 0 {
+	if len(r.source.idle) != 0 {
 		t.Error("a session whose query runs on is kept")
 	}
 }
@@ -209,12 +209,14 @@ freshet_rebuild_query_errors_total{class="transient",mapping="2",table="shop.t"}
 	}
 }
 
-// Two mappings may have the same query: it is one, with the longer timeout.
+// Two mappings may have the same query: it is one, with the longer timeout, and runs on the source if they do not agree
+// on another server.
 func TestOneQueryOfTwoMappings(t *testing.T) {
-	a := as(t, event.FormJSON, "SELECT :a AS a")
+	a := as(t, event.FormJSON, "SELECT :a AS a", func(q *Query) { q.Server = "127.0.0.1:2" })
 	b := as(t, event.FormJSON, "SELECT  :b  AS a", func(q *Query) { q.Timeout, q.Mapping = time.Minute, 1 })
 	r := newRunner(t, Options{Address: "127.0.0.1:1", User: "u", Queries: []Query{a, b}})
-	if a.ID != b.ID || r.byID[a.ID].Timeout != time.Minute || r.byID[a.ID].Mapping != 0 {
+	if a.ID != b.ID || r.byID[a.ID].Timeout != time.Minute || r.byID[a.ID].Mapping != 0 ||
+		r.byID[a.ID].replica != nil {
 		t.Errorf("%s and %s run as %+v", a.ID, b.ID, r.byID[a.ID])
 	}
 }

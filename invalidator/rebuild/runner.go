@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,14 +20,16 @@ type Runner struct {
 	queries []*prepared
 	byID    map[string]*prepared
 	metrics *metrics
-	// places are the pool's: who holds one may have a connection.
+	// source has the sessions on the source, and replicas those on the servers that queries name, by address.
+	source   *pool
+	replicas map[string]*pool
+	// places are for the queries that run: who holds one may have a session of each pool.
 	places chan struct{}
 	// life ends with Close, and with it all that runs.
 	life context.Context
 	end  context.CancelFunc
 
 	mu     sync.Mutex
-	idle   []*conn // the one used last is at the end
 	closed bool
 	active sync.WaitGroup
 }
@@ -34,7 +37,8 @@ type Runner struct {
 // prepared is a query with what belongs to it for as long as the Runner lives.
 type prepared struct {
 	Query
-	ordinal int // of its statement in each connection
+	ordinal int   // of its statement in each connection
+	replica *pool // where it runs; nil: on the source
 	// aloneUntil is until when it is not asked for several keys together, in nanoseconds of [time.Time.UnixNano].
 	aloneUntil atomic.Int64
 	counters
@@ -46,19 +50,29 @@ func New(o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{o: o, byID: map[string]*prepared{}, metrics: newMetrics(), places: make(chan struct{}, o.Pool)}
+	r := &Runner{
+		o: o, byID: map[string]*prepared{}, metrics: newMetrics(), replicas: map[string]*pool{},
+		places: make(chan struct{}, o.Pool),
+	}
 	r.life, r.end = context.WithCancel(context.Background())
+	r.source = r.poolOfSource()
 	for i := range o.Queries {
 		q := o.Queries[i]
 		if q.Timeout == 0 {
 			q.Timeout = DefaultTimeout
 		}
 		p := &prepared{Query: q, ordinal: i, counters: r.metrics.counters(&q)}
+		if q.Server != "" {
+			p.replica = r.poolOf(q.Server)
+		}
 		r.queries = append(r.queries, p)
 		if first := r.byID[q.ID]; first == nil {
 			r.byID[q.ID] = p
 		} else {
 			first.Timeout = max(first.Timeout, q.Timeout)
+			if first.replica != p.replica {
+				first.replica = nil
+			}
 		}
 	}
 	if err := r.metrics.register(o.Registerer); err != nil {
@@ -143,11 +157,8 @@ func (r *Runner) query(source, id string) (*prepared, error) {
 func (r *Runner) alone(ctx context.Context, q *prepared, args []any, after *event.GTIDSet) *sink {
 	began := time.Now()
 	s := &sink{}
-	err := r.with(ctx, q.Timeout, func(c *conn) error {
+	err := r.run(ctx, q, after, func(c *conn) error {
 		*s = sink{query: &q.Query, limit: r.o.MaxBytes, maria: c.maria}
-		if err := c.reach(after); err != nil {
-			return err
-		}
 		return c.run(q, args, s)
 	})
 	q.observe(time.Since(began), err)
@@ -200,95 +211,6 @@ func (r *Runner) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// with calls f with a connection. The server may have closed one that was idle, or all if it was restarted, or another
-// one may have taken its place: then f is called again with a new one, for all that it does is to read.
-func (r *Runner) with(ctx context.Context, timeout time.Duration, f func(*conn) error) error {
-	c := r.takeIdle()
-	if c != nil {
-		err := r.use(ctx, timeout, c, f)
-		if !isLost(err) || ctx.Err() != nil {
-			return err
-		}
-		r.closeIdle(time.Time{})
-	}
-	c, err := r.connect(ctx)
-	if err != nil {
-		return err
-	}
-	return r.use(ctx, timeout, c, f)
-}
-
-// use calls f with the connection and puts it back, or closes it if it cannot be used again.
-func (r *Runner) use(ctx context.Context, timeout time.Duration, c *conn, f func(*conn) error) error {
-	run, cancel := context.WithTimeoutCause(ctx, timeout+grace, errTimeout)
-	defer cancel()
-	defer context.AfterFunc(r.life, cancel)()
-	stop := context.AfterFunc(run, c.meter.abort)
-	err := c.limitTo(timeout)
-	if err == nil {
-		err = f(c)
-	}
-	if !stop() {
-		// It was closed under f's hands, which saw a lost connection: what matters is why.
-		c.close()
-		switch {
-		case err == nil:
-			return nil
-		case r.life.Err() != nil:
-			return errClosed
-		}
-		return context.Cause(run)
-	}
-	if err != nil && !isUsable(err) || time.Since(c.made) >= maxAge {
-		c.close()
-		return err
-	}
-	r.putIdle(c)
-	return err
-}
-
-func (r *Runner) takeIdle() *conn {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := len(r.idle)
-	if n == 0 {
-		return nil
-	}
-	c := r.idle[n-1]
-	r.idle[n-1] = nil
-	r.idle = r.idle[:n-1]
-	r.metrics.idle.Dec()
-	return c
-}
-
-func (r *Runner) putIdle(c *conn) {
-	c.since = time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		c.close()
-		return
-	}
-	r.idle = append(r.idle, c)
-	r.metrics.idle.Inc()
-}
-
-// closeIdle closes connections that have been idle since before the given time; the zero time: all.
-func (r *Runner) closeIdle(before time.Time) {
-	r.mu.Lock()
-	n := 0
-	for n < len(r.idle) && (before.IsZero() || r.idle[n].since.Before(before)) {
-		n++
-	}
-	old := r.idle[:n:n]
-	r.idle = append([]*conn(nil), r.idle[n:]...)
-	r.metrics.idle.Sub(float64(n))
-	r.mu.Unlock()
-	for _, c := range old {
-		c.close()
-	}
-}
-
 // Run closes idle connections in time until ctx ends, and then all: see [Runner.Close].
 func (r *Runner) Run(ctx context.Context) error {
 	t := time.NewTicker(max(r.o.MaxIdle/4, time.Millisecond))
@@ -296,7 +218,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-t.C:
-			r.closeIdle(time.Now().Add(-r.o.MaxIdle))
+			for _, p := range r.pools() {
+				p.closeIdle(time.Now().Add(-r.o.MaxIdle))
+			}
 		case <-ctx.Done():
 			return r.Close()
 		}
@@ -311,9 +235,14 @@ func (r *Runner) Close() error {
 	r.mu.Unlock()
 	r.end()
 	r.active.Wait()
-	r.closeIdle(time.Time{})
+	for _, p := range r.pools() {
+		p.closeIdle(time.Time{})
+	}
 	return nil
 }
+
+// pools are those of all servers.
+func (r *Runner) pools() []*pool { return append(slices.Collect(maps.Values(r.replicas)), r.source) }
 
 // errClosed and errTimeout are what a query ended of.
 var (

@@ -128,10 +128,8 @@ func (r *Runner) together(ctx context.Context, q *prepared, all []asked, after *
 		sinks[i] = &sink{query: &q.Query, limit: r.o.MaxBytes}
 	}
 	ran := false
-	err := r.with(ctx, q.Timeout, func(c *conn) (err error) {
-		if err = c.reach(after); err == nil {
-			ran, err = c.runTogether(q, all, sinks)
-		}
+	err := r.run(ctx, q, after, func(c *conn) (err error) {
+		ran, err = c.runTogether(q, all, sinks)
 		return err
 	})
 	if err == nil && !ran || isApart(err) {

@@ -50,20 +50,7 @@ func follow(t *testing.T, replica, from *testbed.Server) {
 			"MASTER_USE_GTID=current_pos, MASTER_CONNECT_RETRY=1", from.Port), "START SLAVE")
 		return
 	}
-	replica.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
-		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", from.Port), "START REPLICA")
-}
-
-// awaitAll waits until a replica has all that another server has.
-func awaitAll(t *testing.T, replica, of *testbed.Server) {
-	t.Helper()
-	wait := "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 120)"
-	if replica.Flavor == testbed.FlavorMariaDB {
-		wait = "SELECT MASTER_GTID_WAIT(?, 120)"
-	}
-	if left := replica.QueryText(t, wait, of.GTIDs(t)); left != "0" {
-		t.Fatalf("the replica does not follow: %s", left)
-	}
+	replica.Follow(t, from)
 }
 
 // promote ends that a server is a replica, once it has all that another one has, which follows it from then on.
@@ -73,7 +60,7 @@ func promote(t *testing.T, next, former *testbed.Server) {
 	if next.Flavor == testbed.FlavorMariaDB {
 		end = []string{"STOP SLAVE", "RESET SLAVE ALL"}
 	}
-	awaitAll(t, next, former)
+	next.AwaitAllOf(t, former)
 	next.Exec(t, end...)
 	follow(t, former, next)
 }

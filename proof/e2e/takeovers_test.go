@@ -46,7 +46,7 @@ func (u *unrest) copy(replica *testbed.Server) {
 		replica.Exec(u.t, "SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")
 	}
 	follow(u.t, replica, u.source)
-	awaitAll(u.t, replica, u.source)
+	replica.AwaitAllOf(u.t, u.source)
 }
 
 // following has a replica stop or start to follow, or end that it is one.
@@ -82,7 +82,7 @@ func (u *unrest) takeOver(t *shelved) {
 	u.t.Helper()
 	replica := u.replica()
 	u.cacheLast(t)
-	awaitAll(u.t, replica, u.source)
+	replica.AwaitAllOf(u.t, u.source)
 	u.following(replica, "STOP REPLICA")
 	u.remove(t)
 	u.writing.Lock()
@@ -94,7 +94,7 @@ func (u *unrest) takeOver(t *shelved) {
 	u.cacheRows(t)
 	<-time.After(testbed.Cut(time.Second, 3*time.Second))
 	u.following(replica, "START REPLICA")
-	awaitAll(u.t, replica, u.source)
+	replica.AwaitAllOf(u.t, u.source)
 	u.following(replica, "STOP REPLICA", "RESET REPLICA ALL")
 	former := u.source
 	u.lead(replica)
@@ -138,7 +138,7 @@ func (u *unrest) writeApart(t *shelved) {
 		testbed.Must(u.t, second.Kill())
 	})
 	u.cacheLast(t)
-	awaitAll(u.t, second, u.source)
+	second.AwaitAllOf(u.t, u.source)
 	u.following(second, "STOP REPLICA")
 	u.remove(t)
 	u.finish()
