@@ -81,10 +81,11 @@ func actions() []*action {
 			// A set for each row: where many members of one set change at once, some come before the floor of its
 			// versions.
 			mapping: `set: {key: "tag:{id}", member: "{stock}"}`,
-			plain:   [][]string{{"SADD", "tag:__rand_int__", "1"}},
-			guard:   memberGuard(),
-			fill:    fillSets,
-			spoil:   func(context.Context, *redis.Client, int) error { return nil }, // the next member is another one
+			// A row's member is another one than before.
+			plain: [][]string{{"SADD", "tag:__rand_int__", "1"}, {"SREM", "tag:__rand_int__", "1"}},
+			guard: memberGuard(),
+			fill:  fillSets,
+			spoil: func(context.Context, *redis.Client, int) error { return nil }, // the next member is another one
 			written: func(ctx context.Context, rdb *redis.Client, id, stock int) (bool, error) {
 				return rdb.SIsMember(ctx, fmt.Sprintf("tag:%d", id), stock).Result()
 			},
