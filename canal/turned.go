@@ -2,7 +2,6 @@ package canal
 
 import (
 	"context"
-	"time"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
@@ -36,17 +35,9 @@ type turned struct {
 // watchAddress looks at the one address until ctx ends.
 func (c *Canal) watchAddress(ctx context.Context) {
 	w := &turned{Canal: c}
-	due := time.NewTimer(retry.ToBeat(c.o.lookEach))
-	defer due.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-due.C:
-			due.Reset(retry.ToBeat(c.o.lookEach))
-			if w.look(ctx) != nil {
-				return // only ctx can stop what it does
-			}
+	for retry.Beat(ctx, c.o.lookEach) == nil {
+		if w.look(ctx) != nil {
+			return // only ctx can stop what it does
 		}
 	}
 }

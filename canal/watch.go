@@ -46,14 +46,9 @@ func (c *Canal) watchServers(ctx context.Context) {
 		return
 	}
 	w := &watcher{Canal: c, promoted: map[string]bool{}, splitFrom: c.vis.writtenApart()}
-	due := time.NewTimer(retry.ToBeat(lookAtServers))
-	defer due.Stop()
 	for w.judge(ctx, c.o.look(ctx, &event.Position{})) == nil { // only ctx can stop it
-		select {
-		case <-ctx.Done():
+		if retry.Beat(ctx, lookAtServers) != nil {
 			return
-		case <-due.C:
-			due.Reset(retry.ToBeat(lookAtServers))
 		}
 	}
 }

@@ -81,10 +81,8 @@ const (
 // watch keeps the ends of the partitions true while they have no room, and known who leads them; it raises an alarm
 // before retention deletes what is not finished.
 func (c *Consumer) watch(ctx context.Context) {
-	due := time.NewTimer(retry.ToBeat(watchEvery))
-	defer due.Stop()
 	var asked time.Time
-	for {
+	for ctx.Err() == nil {
 		if time.Since(asked) >= settingsEvery {
 			asked = time.Now()
 			c.askRetention(ctx)
@@ -95,12 +93,7 @@ func (c *Consumer) watch(ctx context.Context) {
 		for _, p := range c.owned() {
 			c.watchPartition(ctx, p)
 		}
-		select {
-		case <-due.C:
-			due.Reset(retry.ToBeat(watchEvery))
-		case <-ctx.Done():
-			return
-		}
+		_ = retry.Beat(ctx, watchEvery) // the loop looks at ctx
 	}
 }
 
