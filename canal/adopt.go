@@ -38,7 +38,7 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	}
 	p := l.position()
 	if l.server != info.Server {
-		if !info.GTID {
+		if is, _ := info.HasGTIDsOfAll(); !is {
 			return otherServer(&p, info)
 		}
 		if err := l.checkForeign(ctx, s, info, p); err != nil {

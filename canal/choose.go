@@ -151,8 +151,8 @@ func (o *Options) lookAt(ctx context.Context, address string, p *event.Position)
 	if c.err == nil && p.Flavor != "" && p.Flavor != c.info.Flavor {
 		c.err = fmt.Errorf("it is %s, and the position is one of %s", c.info.Flavor, p.Flavor)
 	}
-	if c.err == nil && !c.info.GTID {
-		c.err = noGTIDs(address, c.info)
+	if is, why := c.info.HasGTIDsOfAll(); c.err == nil && !is {
+		c.err = fmt.Errorf("source %s: %s: %w", address, why, errNoGTIDs)
 		return c
 	}
 	if c.err == nil {

@@ -200,6 +200,40 @@ func TestSeveralServersNeedGTIDs(t *testing.T) {
 	}
 }
 
+// A node of a Galera cluster numbers what comes from others by itself, unless wsrep_gtid_mode is ON: by its numbers,
+// another node has transactions that it lacks.
+func TestNumbersOfAGaleraNodeSayNothingOfAnother(t *testing.T) {
+	t.Parallel()
+	one, two := testbed.MariaDB(t, "--wsrep-on=ON"), testbed.MariaDB(t, "--wsrep-on=ON", "--server-id=77")
+	for _, s := range []*testbed.Server{one, two} {
+		for range 5 {
+			s.Exec(t, "create database if not exists other")
+		}
+	}
+	info, err := Probe(t.Context(), Options{Address: one.Addr, User: "root"})
+	testbed.Must(t, err)
+	if is, _ := info.HasGTIDsOfAll(); is {
+		t.Fatal("its numbers count as those of all nodes")
+	}
+	several := reading(t, newRecorder(), Options{Servers: NewServers(one.Addr, two.Addr)})
+	if err := several.wait(); !errors.Is(err, errNoGTIDs) || !strings.Contains(err.Error(), "wsrep_gtid_mode is OFF") {
+		t.Errorf("several addresses: %v", err)
+	}
+	r := reading(t, startAt(here(t, one)), Options{Address: two.Addr})
+	r.wantGap("another server answers", "wsrep_gtid_mode is OFF")
+	fills, err := ProbeFills(t.Context(), Options{Address: one.Addr, User: "root", FillFrom: []string{two.Addr}}, info)
+	testbed.Must(t, err)
+	if len(fills) != 1 || fills[0].Err == nil || !strings.Contains(fills[0].Err.Error(), "wsrep_gtid_mode=ON") {
+		t.Errorf("a fill server: %+v", fills)
+	}
+	for _, s := range []*testbed.Server{one, two} {
+		s.Exec(t, "set global wsrep_gtid_mode = ON")
+	}
+	if info, err := Probe(t.Context(), Options{Address: one.Addr, User: "root"}); err != nil || info.OwnGTIDs {
+		t.Errorf("with wsrep_gtid_mode: %v", err)
+	}
+}
+
 func TestServersOfOneSourceAreOfOneFamily(t *testing.T) {
 	one, two := shared[0].get(t), shared[2].get(t)
 	r := reading(t, newRecorder(), Options{Servers: NewServers(two.Addr, one.Addr)})

@@ -176,13 +176,13 @@ func (s *fillServer) connect(ctx context.Context) error {
 		return err
 	}
 	second.close()
-	switch {
+	switch is, why := info.HasGTIDsOfAll(); {
 	case info.Server != other.Server:
 		err = errors.New("two connections lead to two servers: it is a balancer; name the servers themselves in " +
 			"source.fill_from, or write source.fill_lag")
-	case !info.GTID:
-		err = fmt.Errorf("its gtid_mode is %s: servers of source.fill_from need gtid_mode=ON, as the source does",
-			info.GTIDMode)
+	case !is:
+		err = fmt.Errorf("its %s: servers of source.fill_from need gtid_mode=ON (on nodes of a Galera cluster "+
+			"wsrep_gtid_mode=ON), as the source does", why)
 	}
 	if err != nil {
 		first.close()

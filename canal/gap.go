@@ -212,12 +212,13 @@ func checkFile(s *session, p *event.Position) error {
 	return gap
 }
 
-// otherServer is the gap between two servers where there are no GTIDs.
+// otherServer is the gap between two servers without GTIDs that mean the same on both.
 func otherServer(p *event.Position, info *SourceInfo) error {
+	_, why := info.HasGTIDsOfAll()
 	return &GapError{
 		Position: *p, Fix: fixPurged,
-		Reason: fmt.Sprintf("another server answers (%s instead of %s), and without GTIDs its binlog positions have "+
-			"nothing to do with ours", info.Server, p.Server),
+		Reason: fmt.Sprintf("another server answers (%s instead of %s), and its binlog positions have nothing to do with "+
+			"ours, since %s", info.Server, p.Server, why),
 	}
 }
 

@@ -90,17 +90,17 @@ func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event
 		return err
 	}
 	same, err := k.o.compare(ctx, s, info, &p)
-	switch {
+	switch ofAll, why := info.HasGTIDsOfAll(); {
 	case err != nil:
 		return err
 	case same:
 		k.known, k.last = info.Server, sighting{}
 		return nil
-	case !info.GTID:
+	case !ofAll:
 		k.o.Alarms.Raise(alarm.SourceBehind,
-			fmt.Sprintf("source %s is read from server %s, and %s is server %s: without GTIDs this reader could not "+
-				"go on there, and whether it is the same database cannot be known; if it is another one, its changes are read by nobody: give it a source.name of its own",
-				k.o.Source, p.Server, s.address, info.Server))
+			fmt.Sprintf("source %s is read from server %s, and %s is server %s: this reader could not "+
+				"go on there, since its %s, and whether it is the same database cannot be known; if it is another one, its changes are read by nobody: give it a source.name of its own",
+				k.o.Source, p.Server, s.address, info.Server, why))
 		return nil
 	}
 	return k.grown(s, info, &p)
@@ -143,7 +143,7 @@ func (o *Options) compare(ctx context.Context, s *session, info *SourceInfo, p *
 		return false, o.foreign(info, p, fmt.Sprintf("the checkpoint is of %s, and the server is %s", p.Flavor, info.Flavor))
 	case p.Server == info.Server:
 		return o.compareBegun(ctx, s, info, p)
-	case !info.GTID || p.GTIDs.IsEmpty():
+	case !info.GTID || info.OwnGTIDs || p.GTIDs.IsEmpty():
 		return false, nil
 	case info.Flavor == event.MariaDB:
 		return o.compareMariaDB(ctx, s, info, p)

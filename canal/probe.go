@@ -30,6 +30,10 @@ type SourceInfo struct {
 	GTID bool
 	// GTIDMode is MySQL's gtid_mode; "" on MariaDB.
 	GTIDMode string
+	// OwnGTIDs says that the numbers of MariaDB's transactions are this server's own, and those of another one mean
+	// others: it is a node of a Galera cluster, with wsrep_gtid_mode OFF, which is the default.
+	// Source: MariaDB, "Using MariaDB GTIDs with MariaDB Galera Cluster".
+	OwnGTIDs bool
 	// LogBin says whether there is a binlog at all.
 	LogBin bool
 
@@ -207,7 +211,21 @@ func (s *session) identifyMariaDB(info *SourceInfo) error {
 	} else if e, ok := retry.ServerError(err); !ok || e.Code != errUnknownVariable {
 		return err
 	}
+	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_gtid_mode')")
+	if err != nil {
+		return err
+	}
+	info.OwnGTIDs = v["wsrep_on"] == "ON" && v["wsrep_gtid_mode"] != "ON"
 	return s.executed(info)
+}
+
+// HasGTIDsOfAll reports whether a position by GTID means the same on this server and on others; else why not is a
+// setting and its value.
+func (i *SourceInfo) HasGTIDsOfAll() (is bool, why string) {
+	if i.OwnGTIDs {
+		return false, "wsrep_gtid_mode is OFF"
+	}
+	return i.GTID, "gtid_mode is " + i.GTIDMode
 }
 
 func (s *session) mariaDBGTIDs(info *SourceInfo) error {

@@ -3,7 +3,6 @@ package canal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -140,13 +139,9 @@ func unanswered(seen []candidate) error {
 	return errors.Join(errs...)
 }
 
-// errNoGTIDs says that a server keeps positions by file.
-var errNoGTIDs = errors.New("several source.addresses need gtid_mode=ON on all servers, since a position by file means " +
-	"nothing on another one: turn GTIDs on, or leave one address")
-
-func noGTIDs(address string, info *SourceInfo) error {
-	return fmt.Errorf("source %s: gtid_mode is %s: %w", address, info.GTIDMode, errNoGTIDs)
-}
+// errNoGTIDs says that a server's positions mean nothing on another one.
+var errNoGTIDs = errors.New("several source.addresses need gtid_mode=ON on all servers (on nodes of a Galera cluster " +
+	"wsrep_gtid_mode=ON), since its positions mean nothing on another one: turn that on, or leave one address")
 
 // ServerProbe is what one of several servers of a source says.
 type ServerProbe struct {

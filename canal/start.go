@@ -90,7 +90,7 @@ func (o Options) locate(ctx context.Context, find func(*Options, *session, *Sour
 // what follows it any more.
 func GoesOn(ctx context.Context, o Options, p *event.Position) error {
 	_, err := o.locate(ctx, func(_ *Options, _ *session, info *SourceInfo) (event.Position, error) {
-		if !info.GTID && p.Server != info.Server {
+		if is, _ := info.HasGTIDsOfAll(); !is && p.Server != info.Server {
 			return *p, otherServer(p, info)
 		}
 		return *p, nil

@@ -95,7 +95,8 @@ func (w *turned) judge(ctx context.Context, address string, info *SourceInfo) er
 		server += ", " + info.Process
 	}
 	lacking := w.lacking(read)
-	unknown := !info.GTID && server != read && server == w.to // without GTIDs nobody knows
+	ofAll, _ := info.HasGTIDsOfAll()
+	unknown := !ofAll && server != read && server == w.to // nobody knows
 	if w.to = server; server != read && len(w.had) < maxTurned {
 		w.had[server] = info.Executed
 	}

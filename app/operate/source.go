@@ -78,9 +78,9 @@ func checkFills(ctx context.Context, c *config.Config, o canal.Options, info *ca
 	if len(c.Source.FillFrom) == 0 {
 		return
 	}
-	if !info.GTID {
-		r.add(Fail, "source.fill_from needs GTIDs, and the source's gtid_mode is "+info.GTIDMode,
-			"set gtid_mode=ON on all servers, or write source.fill_lag instead")
+	if is, why := info.HasGTIDsOfAll(); !is {
+		r.add(Fail, "source.fill_from needs GTIDs that mean the same on all servers, and the source's "+why,
+			"set it to ON on all servers, or write source.fill_lag instead")
 		return
 	}
 	all, err := canal.ProbeFills(ctx, o, info)
@@ -140,6 +140,11 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 		r.add(Warn, fmt.Sprintf("binlog_row_metadata is %s: the names of columns are not in the binlog, so freshet follows "+
 			"DDL statements; some cannot be followed, and then the table is in doubt", orNone(info.RowMetadata)),
 			set(info, "binlog_row_metadata", "'FULL'"))
+	}
+	if info.OwnGTIDs {
+		r.add(Warn, "wsrep_gtid_mode is OFF: the GTIDs of this node of a Galera cluster mean nothing on another one, so when "+
+			"another one answers freshet does not know where to go on: that is a gap",
+			"set wsrep_gtid_mode=ON, one wsrep_gtid_domain_id and one server_id on all nodes, and restart them one by one")
 	}
 	if info.Flavor == event.MySQL && !info.GTID {
 		r.add(Warn, fmt.Sprintf("gtid_mode is %s: the position is a file and an offset of this server only, and freshet "+

@@ -30,6 +30,8 @@ type conn struct {
 	client *client.Conn
 	meter  *meter
 	maria  bool
+	// galera says that the server is a node of a Galera cluster.
+	galera bool
 	// unites says that the server may be asked for several keys in one statement.
 	unites bool
 	// statements are the prepared statements.
@@ -65,6 +67,14 @@ func (c *conn) settle(maxBytes int) error {
 	version := c.client.GetServerVersion()
 	c.maria = strings.Contains(strings.ToLower(version), "mariadb")
 	c.unites = !c.maria && unites(version)
+	if c.maria {
+		on, err := c.client.Execute("SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'")
+		if err != nil {
+			return err
+		}
+		c.galera = on.RowNumber() > 0
+		on.Close()
+	}
 	mode, err := c.text("SELECT @@sql_mode")
 	if err != nil {
 		return err
@@ -133,7 +143,8 @@ func (c *conn) reach(after *event.GTIDSet) error {
 // lacks reports whether the server has not executed all of some transactions, as far as it was asked.
 func (c *conn) lacks(after *event.GTIDSet) (is bool) {
 	after.Each(func(r event.GTIDRange) {
-		is = is || !c.written.ContainsOf(r) && !(c.executed.ContainsRange(r) && c.isOurs(r))
+		is = is || !c.written.ContainsOf(r) && !(c.executed.ContainsRange(r) && c.isOurs(r)) &&
+			!(c.galera && c.logged[ofOrigin(r)] >= r.Last)
 	})
 	return is
 }
@@ -161,7 +172,8 @@ var errBehind = errors.New("the server that answers has not executed the change"
 // MySQL's gtid_executed is just that. On MariaDB, gtid_slave_pos is, for what the server has replicated;
 // gtid_binlog_pos runs a little ahead of what can be read, so it counts for what the server has committed itself only:
 // it is the server that is streamed from then, which has said already that the change can be read. Of transactions of
-// another server it says nothing, whatever their number: an ANALYZE TABLE on a replica takes the next one.
+// another server it says nothing, whatever their number: an ANALYZE TABLE on a replica takes the next one. A node of a
+// Galera cluster has no gtid_slave_pos for what comes from other nodes: there all that is in its binlog counts.
 func (c *conn) ask() (err error) {
 	c.meter.allow(executedBytes)
 	flavor, statement := event.MySQL, "SELECT @@global.gtid_executed"

@@ -366,6 +366,30 @@ func TestAReplicaOfAFailedPrimaryHasNoChangeOfThePromotedOne(t *testing.T) {
 	transient(t, err, "has not executed the change")
 }
 
+// A node of a Galera cluster has what its binlog has, whichever node wrote it first.
+func TestANodeOfAGaleraClusterHasWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	node, replica := server(t, testbed.FlavorMariaDB, "--wsrep-on=ON"), server(t, testbed.FlavorMariaDB)
+	q := as(t, event.FormString, "SELECT v FROM t WHERE id = :id", func(q *Query) { q.Server = replica.Addr })
+	node.Exec(t, "create table shop.t (id int primary key, v int)", "insert into shop.t values (1, 0)")
+	r := newRunner(t, options(node, q))
+	for v := 1; v < 4; v++ {
+		conn, err := node.DB().Conn(t.Context())
+		testbed.Must(t, err)
+		for _, statement := range []string{"set server_id = 4000", fmt.Sprintf("update shop.t set v = %d", v)} {
+			_, err := conn.ExecContext(t.Context(), statement)
+			testbed.Must(t, err)
+		}
+		testbed.Must(t, conn.Close())
+		change := last(t, node)
+		if value, _, err := one(t.Context(), r, DefaultSource, q.ID, params("1"), &change); err != nil {
+			t.Errorf("%s: %v", change.String(), err)
+		} else if got := joined(t, value); got != fmt.Sprint(v) {
+			t.Errorf("%q, want %d", got, v)
+		}
+	}
+}
+
 // last returns the last transaction that a server has executed.
 func last(t *testing.T, s *testbed.Server) (set event.GTIDSet) {
 	t.Helper()

@@ -115,7 +115,10 @@ func (r *Runner) position(ctx context.Context, q *prepared, after *event.GTIDSet
 // and nobody can tell whether a replica has it.
 func (c *conn) position() (event.GTIDSet, error) {
 	c.meter.allow(executedBytes)
-	if c.maria {
+	switch {
+	case c.galera: // where the numbers may be its own
+		return event.GTIDSet{}, nil
+	case c.maria:
 		return c.gtids(event.MariaDB, "SELECT @@global.gtid_binlog_pos")
 	}
 	return c.gtids(event.MySQL, "SELECT if(@@global.gtid_mode = 'ON', @@global.gtid_executed, '')")
@@ -123,8 +126,9 @@ func (c *conn) position() (event.GTIDSet, error) {
 
 // Why a replica is not asked.
 var (
-	errNoGTIDs = errors.New("the source keeps no GTIDs, by which it could be told what a replica has")
-	errAhead   = errors.New("it has transactions that the source lacks: it replicates from another server, or the source " +
+	errNoGTIDs = errors.New("the source keeps no GTIDs, by which it could be told what a replica has, or is a node of a " +
+		"Galera cluster")
+	errAhead = errors.New("it has transactions that the source lacks: it replicates from another server, or the source " +
 		"was reset; set it up again")
 	errLags = fmt.Errorf("it lags, or is no replica of the source: %w", errBehind)
 )
