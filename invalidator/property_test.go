@@ -278,6 +278,10 @@ func TestTheRuleHolds(t *testing.T) {
 			"where Redis refuses keys that have no second action",
 			hazards{refuse: 0.9, stall: 0.9, short: 0.3, values: 1, none: 1, ahead: 0.9, goBack: 0.5, scope: 0.3},
 		},
+		{
+			"where Redis refuses keys without a second action for a while",
+			hazards{refuse: 1, stall: 1, values: 1, none: 1, precise: 0.9},
+		},
 		{"where Redis refuses keys and hangs", hazards{refuse: 0.9, stall: 0.9, precise: 0.9}},
 		{"where values are written", hazards{values: 1, precise: 0.5}},
 		{"where values come again", hazards{kafka: 1, values: 1, none: 0.9, evict: 0.9, again: 0.9}},

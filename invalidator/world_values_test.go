@@ -129,6 +129,15 @@ func (w *world) call(node int, c sentCall) any {
 			}
 		}
 		return found
+	case c.args[0] == "set": // a companion
+		value := strings.Fields(c.args[2])
+		v, ok := readVersion(value[0])
+		since, err := strconv.ParseInt(value[1], 10, 64)
+		if row, is := strings.CutPrefix(c.args[1], "freshet:v:{"); is && ok && err == nil {
+			w.guards[strings.TrimSuffix(row, "}")] = mark{v, since, w.now()}
+			return "OK"
+		}
+		panic(fmt.Sprintf("no companion: %q", c.args))
 	case c.args[0] == "publish":
 		w.told(c.args[2])
 		return int64(1)

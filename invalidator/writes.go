@@ -85,7 +85,7 @@ func (w *writer) action(at int, p *part, i int, now time.Time) action {
 	inv := &b.Invalidations[n]
 	a := action{at: at, unit: u, intent: inv.Intent, asks: u.asks, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
-		Source: b.Source, Version: b.Version(n), D: u.d, Leftover: b.Leftover, Named: b.Named,
+		Source: b.Source, Version: b.Version(n), D: u.d, Leftover: b.Leftover, Named: b.Named, Refused: u.trouble != nil,
 		Now: now,
 	}}
 	if p.final {
@@ -154,6 +154,7 @@ func (w *writer) perform(j *job, all []action) bool {
 	unwritten := func(a *action) bool { return undone(a) && !a.removed }
 	if !w.exchange(j, pick(unwritten), w.act, w.acted) ||
 		!w.exchange(j, pick(unwritten), w.forget, w.forgot) ||
+		!w.exchange(j, pick(func(a *action) bool { return unwritten(a) && a.item.NeedsMark() }), w.mark, w.marked) ||
 		!w.exchange(j, pick(undone), w.drop, w.dropped) {
 		return false
 	}
@@ -221,6 +222,16 @@ func (w *writer) forget(calls []*write.Call, a *action) []*write.Call {
 // is gone needs none, and the final action tries again to write.
 func (w *writer) forgot(a *action, calls []*write.Call) {
 	if _, err := w.builder.Outcome(&a.item, calls); err == nil {
+		w.gone(a)
+	}
+}
+
+func (w *writer) mark(calls []*write.Call, a *action) []*write.Call {
+	return w.builder.Mark(calls, &a.item)
+}
+
+func (w *writer) marked(a *action, calls []*write.Call) {
+	if calls[0].Err == nil && calls[1].Err == nil {
 		w.gone(a)
 	}
 }

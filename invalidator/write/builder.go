@@ -88,6 +88,29 @@ func (b *Builder) Append(calls []*Call, it *Item) []*Call {
 	return append(calls, c)
 }
 
+// NeedsMark reports whether what is removed by a fallback must leave a mark: see [Builder.Mark].
+func (it *Item) NeedsMark() bool {
+	return it.Action == event.ActionRebuild && it.D == 0 && !it.Leftover && !it.Named
+}
+
+// Mark returns calls that remove the key of an item whose own calls are refused, and leave its companion at the item's
+// version, not confirming. Without D a key of which nothing is known is written at once. So if the companion went, an
+// older change that is on its way would be, perhaps after a newer one whose companion that was: Redis may hang before
+// it gets to this. The mark is begun at a time that is still to come, which the script takes for the time at which it
+// meets the mark.
+func (b *Builder) Mark(calls []*Call, it *Item) []*Call {
+	mark := b.call(5)
+	mark.add("set", b.name(KindVersion, it), b.ordered(it.Version)+" "+toCome+" "+it.Source, "PX", b.millis(foreverTTL))
+	mark.keys = 1
+	gone := b.call(2)
+	gone.add("unlink", b.key(it))
+	gone.keys = 1
+	return append(calls, mark, gone)
+}
+
+// toCome is a time, in ms, that Redis' clock does not reach, and that Lua's numbers hold.
+const toCome = "9000000000000000"
+
 // Fallback returns a call that removes the key of an item, with all that is known of it: for when its own calls are
 // refused. It takes the companions along, since those would go on to confirm older values.
 func (b *Builder) Fallback(it *Item) *Call {
@@ -183,7 +206,7 @@ func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration, more 
 		until, begun = 0, 0 // nothing of it is asked for
 	}
 	c.add(op, it.Source, b.millis(ConfirmsAfter(it.D)))
-	if it.D == 0 {
+	if it.D == 0 && !it.Refused {
 		c.add("1")
 	} else {
 		c.add(b.number(begun))

@@ -7,8 +7,8 @@
 -- confirms having seen all newer changes that were finished; else it was begun at that time (of Redis, in ms), and does
 -- not confirm yet.
 --
--- ARGV, for all keys: what to do, source, window (ms), "1" if D is 0, so that no second action may follow, else by when a
--- mark was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms), until when anything but
+-- ARGV, for all keys: what to do, source, window (ms), "1" if D is 0, so that no second action may follow, and none was
+-- refused, else by when a mark was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms), until when anything but
 -- forgetting may take effect (ms), and one more that each script has for itself. Times are Redis' own. Then for each key
 -- its version, and what the script has for each.
 --

@@ -24,6 +24,10 @@ type Item struct {
 	Version event.Version
 	// D is the mapping's second delete; 0: this action is the only one, if its change is known to be visible.
 	D time.Duration
+	// Refused says that Redis has refused an action on the key for this change. Then all that is known of the key was
+	// removed ([Builder.Fallback]), perhaps what a newer change had left meanwhile: though D is 0, that nothing is known
+	// does not say that nothing newer was there.
+	Refused bool
 	// Begun confirms a mark that this change itself has begun, or found, if it was begun by then (Redis' clock, in ms):
 	// see [Builder.Begun] and "What the sender owes". 0: none.
 	Begun int64

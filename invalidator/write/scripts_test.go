@@ -1,6 +1,7 @@
 package write
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -333,4 +334,42 @@ func TestACounterBeginsAtRedisTimeAndRises(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A fallback may come after the action of a newer change, and takes along what is known of that. Without D a key of which
+// nothing is known is written at once: then neither the change that was refused nor one in between may be.
+func TestWithoutASecondActionAFallbackLetsNoOlderValueIn(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	single := func(it *Item) *Item {
+		it.D = 0
+		return it
+	}
+	for name, of := range map[string]func(v uint64) *Item{
+		"a value":  func(v uint64) *Item { return single(put("k", fmt.Sprint(v), at(v))) },
+		"a field":  func(v uint64) *Item { return single(field("h", "f", fmt.Sprint(v), event.IntentPut, at(v))) },
+		"a member": func(v uint64) *Item { return single(member("s", "m", event.IntentPut, at(v))) },
+	} {
+		if o := r.do(of(3)); o != Written && name != "a member" {
+			t.Errorf("%s: %s, want it written where nothing is known", name, o)
+		}
+		older := of(1)
+		calls := []*Call{r.b.Fallback(older)}
+		if older.NeedsMark() {
+			calls = r.b.Mark(nil, older)
+		}
+		send(t.Context(), r.client, calls)
+		r.b.Reset()
+		older.Refused = true
+		if o := r.do(older); o == Written {
+			t.Errorf("%s that was refused was written over a newer one", name)
+		}
+		if between := of(2); between.NeedsMark() {
+			if o := r.do(between); o == Written {
+				t.Errorf("%s in between was written over a newer one", name)
+			}
+		}
+		if n := r.redis("exists", older.Key); n != int64(0) {
+			t.Errorf("%s is there", name)
+		}
+	}
 }
