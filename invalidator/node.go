@@ -304,7 +304,7 @@ func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away erro
 				w.node.metrics.refused.Inc()
 			}
 		case retry.Fatal:
-			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), c.Err, advice(c.Err))
+			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), bare(c.Err), advice(c.Err))
 			return answered, nil
 		default: // a delete needs no memory, so a Redis without any is away
 			away = c.Err

@@ -374,7 +374,8 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 			trip[i].first.unproven = true
 			again = append(again, trip[i])
 		case retry.Fatal:
-			j.err = fmt.Errorf("redis %s: %s: %w%s", w.node.redis, trip[i].item.Action, err, advice(err))
+			j.err = fmt.Errorf("redis %s: %s: %w%s", w.node.redis, trip[i].item.Action, bare(err),
+				advice(err))
 			return 0, nil
 		default:
 			answered(trip[i], calls)
