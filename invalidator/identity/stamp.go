@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -166,6 +167,9 @@ func (s *stamp) find(before held, text string, err error) found {
 	return found{is: another, text: text, before: before}
 }
 
+// swaps finds how often a server has been asked to swap databases, and how often it refused that (from Redis 6.2 on).
+var swaps = regexp.MustCompile(`cmdstat_swapdb:calls=(\d+)(?:.*failed_calls=(\d+))?`)
+
 // hasSwapped reports whether a server has swapped databases. One that does not say has not. It fails with the connection.
 func hasSwapped(ctx context.Context, c redis.Cmdable) (bool, error) {
 	info, err := c.Info(ctx, "commandstats").Result()
@@ -173,7 +177,8 @@ func hasSwapped(ctx context.Context, c redis.Cmdable) (bool, error) {
 	if errors.As(err, &answer) {
 		err = nil
 	}
-	return strings.Contains(info, "cmdstat_swapdb:"), err
+	n := swaps.FindStringSubmatch(info)
+	return n != nil && n[1] != "0" && n[1] != n[2], err
 }
 
 // confirm takes note of what a server holds that is the one it was.

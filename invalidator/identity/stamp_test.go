@@ -166,6 +166,10 @@ func TestAStampThatIsGoneIsNoDoubt(t *testing.T) {
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	r.server.Do(t, "flushall")
+	if err := r.server.Client().Do(t.Context(), "swapdb", 0, 99).Err(); err == nil {
+		t.Error("there are more databases than Redis has")
+	}
+	r.server.Do(t, "set", "product:1", "new")
 	r.look()
 	r.look()
 	r.doubtful("")
