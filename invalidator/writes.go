@@ -271,8 +271,10 @@ func (w *writer) exchange(
 	for len(todo) > 0 {
 		sent := w.node.clock()
 		away := w.askTime(todo)
+		tried := tripCalls
 		if away == nil {
 			trip := w.gather(todo, most, ask)
+			tried = len(w.calls)
 			sent = w.node.clock()
 			w.do()
 			var left int
@@ -298,7 +300,10 @@ func (w *writer) exchange(
 			}
 			return true
 		}
-		most = max(1, tripCalls/8) // as in send
+		most = tripCalls / 8 // as in send
+		if isOverdue(away) {
+			j.overdue, most = true, max(1, tried/8)
+		}
 	}
 	return true
 }
