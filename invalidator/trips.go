@@ -26,8 +26,8 @@ const (
 	tryAgainPer = 64 // in D
 )
 
-// ended takes note of how long the slowest round trip of a job took, and whether one had no answer. d is the shortest second delete in use; 0: none
-// is.
+// ended takes note of how long the slowest round trip of a job took, and whether one had no answer. d is the shortest
+// second delete in use; 0: none is.
 func (t *trips) ended(j *job, d time.Duration, now instant) {
 	switch {
 	case d == 0:

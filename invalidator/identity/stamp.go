@@ -170,7 +170,8 @@ func (s *stamp) find(before held, text string, err error) found {
 // swaps finds how often a server has been asked to swap databases, and how often it refused that (from Redis 6.2 on).
 var swaps = regexp.MustCompile(`cmdstat_swapdb:calls=(\d+)(?:.*failed_calls=(\d+))?`)
 
-// hasSwapped reports whether a server has swapped databases. One that does not say has not. It fails with the connection.
+// hasSwapped reports whether a server has swapped databases. One that does not say has not. It fails with the
+// connection.
 func hasSwapped(ctx context.Context, c redis.Cmdable) (bool, error) {
 	info, err := c.Info(ctx, "commandstats").Result()
 	var answer redis.Error

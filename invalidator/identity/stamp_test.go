@@ -119,7 +119,8 @@ func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
 	}
 }
 
-// A stamp that is gone says nothing, but that databases were swapped does: nothing was deleted in the one that is here now.
+// A stamp that is gone says nothing, but that databases were swapped does: nothing was deleted in the one that is here
+// now.
 func TestDatabasesThatAreSwappedAreInDoubt(t *testing.T) {
 	t.Parallel()
 	both(t, func(r *rig) {
