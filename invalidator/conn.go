@@ -1,6 +1,7 @@
 package invalidator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,12 @@ var errLeft = errors.New("the connection led to a server that has been left")
 
 // isNoNews reports whether an error says nothing of Redis.
 func isNoNews(err error) bool { return errors.Is(err, errUnused) || errors.Is(err, errLeft) }
+
+// isOverdue reports whether an error is that no answer came in time.
+func isOverdue(err error) bool {
+	var late net.Error
+	return errors.As(err, &late) && late.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
 
 // conn is a connection to Redis that knows whether it was unused before it was lost. The pool looks at a connection
 // before it hands it out ([conn.SyscallConn]), but it may be closed just then.

@@ -113,10 +113,7 @@ func (s *partitionLoop) newJob(l *outbox) *job {
 // wholly.
 func (j *job) add(u *unit, most int) bool {
 	j.class = u.class
-	n := min(u.size-u.next, most-j.size)
-	if u.class == writes {
-		n = j.weigh(u, n)
-	}
+	n := j.weigh(u, min(u.size-u.next, most-j.size))
 	j.parts = append(j.parts, part{unit: u, from: u.next, to: u.next + n, first: u.first, final: u.final})
 	j.size += n
 	u.next += n
@@ -127,6 +124,10 @@ func (j *job) add(u *unit, most int) bool {
 // weigh returns how many of the unit's next n keys it takes to make the job as heavy as a round trip should be.
 func (j *job) weigh(u *unit, n int) int {
 	b := u.entry.batch
+	if all := len(b.Text()); u.class == deletes && j.bytes+all < j.lane.bytes>>j.halved {
+		j.bytes += all // more than they are, which is no loss: keys are short
+		return n
+	}
 	for i := range n {
 		at := u.ordinal(u.next + i)
 		if j.bytes += len(b.Key(at)) + len(b.Fields(at)); j.heavy() {

@@ -115,3 +115,44 @@ func TestWhatIsParkedWithoutASecondActionKeepsOlderValuesAway(t *testing.T) {
 		}
 	}
 }
+
+// Of a field nothing is left that says whose version it was, and the next attempt deletes the whole hash with what is
+// known of it. So does that of a set. An older field that Redis gets after that must be too old to be written.
+func TestWhatIsParkedWithoutASecondActionIsTriedOnceOlderValuesAreOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		does  thing
+		d     time.Duration
+		waits time.Duration
+	}{
+		"a field": {
+			thing{"a", event.ActionHash, event.IntentPut, &event.Effect{}, []string{"f", "1"}}, 0, write.ConfirmsAfter(0),
+		},
+		"a member": {
+			thing{"a", event.ActionSet, event.IntentPut, &event.Effect{}, []string{"1"}}, 0, write.ConfirmsAfter(0),
+		},
+		"a score": {
+			thing{"a", event.ActionZSet, event.IntentPut, &event.Effect{}, []string{"1", "2"}}, 0, write.ConfirmsAfter(0),
+		},
+		"a value":                   {put("a", "1"), 0, write.ConfirmsAfter(0)},
+		"a delete":                  {thing{"a", event.ActionDelete, 0, &event.Effect{Publish: true}, nil}, 0, time.Second},
+		"a value with a second one": {put("a", "1"), d2, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Options{Retry: retry.Policy{ParkDelays: []time.Duration{time.Second}}}, func(r *rig) {
+				r.redis.set(func() {
+					r.redis.answer = func([]string) error { return noPerm }
+					r.redis.answerCall = func(sentCall) (any, error) { return nil, noPerm }
+				})
+				r.append(batchOfThings(origin(4, c.d), c.does))
+				r.pass(time.Minute)
+				r.mark(4) // not before that is known how old an older value can be
+				began := time.Now()
+				r.pass(c.d)
+				parked := r.store.parked()
+				if len(parked) != 1 || parked[0].Due.Sub(began) != c.d+c.waits {
+					t.Errorf("parked: %+v, want it due %s after it was", parked, c.waits)
+				}
+			})
+		})
+	}
+}

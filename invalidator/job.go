@@ -25,7 +25,7 @@ type job struct {
 	keys    []string
 	entries []retry.Entry
 	size    int
-	bytes   int   // of the keys and values, if the class is writes
+	bytes   int   // of the keys and values
 	halved  int32 // how often what fits into it was halved: see [trips]
 	// once gives up when Redis goes away, for what is sent would be old by the time that it is back.
 	once bool
@@ -37,6 +37,8 @@ type job struct {
 	reply   reply
 	slowest time.Duration
 	found   int64
+	// overdue says that a round trip of it had no answer in time.
+	overdue bool
 	// failed are the keys that Redis refuses, in order.
 	failed []failure
 	// err is set when nothing can be done: a fault that no attempt will repair.

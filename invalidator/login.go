@@ -58,10 +58,18 @@ func isRefusedLogin(err error) bool {
 }
 
 // withoutArguments returns an answer without the arguments that Redis repeats of a command that it does not know: the
-// password is one of them.
+// password is one of them, or what a message says of a row.
 func withoutArguments(answer string) string {
 	known, _, _ := strings.Cut(answer, ", with args beginning with:")
 	return known
+}
+
+// bare returns an error without these arguments.
+func bare(err error) error {
+	if text := withoutArguments(err.Error()); text != err.Error() {
+		return errors.New(text)
+	}
+	return err
 }
 
 // maxAnswer is more than any answer to AUTH has, in bytes.

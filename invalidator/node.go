@@ -142,11 +142,12 @@ func (w *writer) run(j *job) {
 		w.runSingle(j)
 		return
 	}
-	used := 0
+	used, bytes := 0, 0
 	j.each(func(_ int, key string, _ bool) {
-		if used == 0 || w.full[used-1].full() {
+		if bytes += len(key); used == 0 || w.full[used-1].full() || bytes > commandBytes {
 			w.full = atLeast(w.full, used, commandKeys)
 			used++
+			bytes = len(key)
 		}
 		w.full[used-1].add(w.text.key(key))
 	})
@@ -248,8 +249,11 @@ func (w *writer) send(j *job, commands []*Command) bool {
 			}
 			return true
 		}
-		// A Redis that is merely slow gets less at a time, so that each attempt gets somewhere.
+		// A Redis that is merely slow, or at the end of a narrow line, gets less at a time, so that some attempt gets there.
 		step = max(1, len(commands)/tripCommands)
+		if isOverdue(away) {
+			j.overdue, step = true, max(1, len(trip)/tripCommands)
+		}
 	}
 	return true
 }
@@ -304,7 +308,7 @@ func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away erro
 				w.node.metrics.refused.Inc()
 			}
 		case retry.Fatal:
-			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), c.Err, advice(c.Err))
+			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), bare(c.Err), advice(c.Err))
 			return answered, nil
 		default: // a delete needs no memory, so a Redis without any is away
 			away = c.Err

@@ -17,6 +17,8 @@ const (
 	tripCommands  = 4
 	tripKeys      = commandKeys * tripCommands
 	tripsInFlight = 4
+	// A command of long keys has fewer: so many bytes of them at most, but for a longer one.
+	commandBytes = 64 << 10
 	// A round trip of calls, each of which does more: so many calls and bytes at most, but for an item of more.
 	tripCalls = 500
 	tripBytes = 1 << 20

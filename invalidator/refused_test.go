@@ -2,10 +2,13 @@ package invalidator
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // A right that is missing for values alone is one absence of Redis, and ends once the right is there: that deletes pass
@@ -71,4 +74,29 @@ func TestWhatIsGivenUpIsRefusedNoMore(t *testing.T) {
 			r.Errorf("a minute after: %+v", s)
 		}
 	})
+}
+
+// A server that does not know a command repeats what it was given: names of keys, and what a message says of a row.
+func TestWhatRedisRepeatsOfARowIsInNoMessage(t *testing.T) {
+	for name, does := range map[string]thing{
+		"PUBLISH": {"user:ann", event.ActionDelete, 0, &event.Effect{Publish: true}, []string{"changes", "user:ann"}},
+		"UNLINK":  {"user:ann", event.ActionDelete, 0, nil, nil},
+		"EVALSHA": put("user:ann", "user:ann"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testbed.Redis(t, "--rename-command", name, "")
+			e := start(t, Deps{Redis: single(t, SingleOptions{Address: server.Addr})}, Options{})
+			caughtUp(e)
+			log := newFakeLog()
+			log.batches <- batchOfThings(origin(4, d2), does)
+			e.Mark(markAt(4))
+			switch err := e.Serve(t.Context(), log); {
+			case err == nil, !strings.Contains(err.Error(), "unknown command"):
+				t.Errorf("it ends with %v", err)
+			case strings.Contains(err.Error(), "ann"):
+				t.Errorf("a message says %v", err)
+			}
+		})
+	}
 }

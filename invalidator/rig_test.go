@@ -164,7 +164,11 @@ func (r *tapeRedis) Do(ctx context.Context, calls []*write.Call) {
 	r.most = max(r.most, len(calls))
 	var wait time.Duration
 	if r.delay != nil {
-		wait = r.delay(nil)
+		var keys []string
+		for _, c := range calls {
+			keys = append(keys, c.Key())
+		}
+		wait = r.delay(keys)
 	}
 	for i, c := range sentCalls(calls) {
 		words := append([]string{c.script}, c.args...)

@@ -170,11 +170,7 @@ func (s *Sentinels) ask(ctx context.Context, addr, password string) believed {
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // a read that is under way looks at deadlines only
 	m, err := c.Master(ctx, s.Name).Result()
 	if err != nil {
-		advice := sentinelAdvice(err)
-		if text := withoutArguments(err.Error()); text != err.Error() {
-			err = errors.New(text)
-		}
-		return believed{err: fmt.Errorf("sentinel %s: %w%s", addr, err, advice)}
+		return believed{err: fmt.Errorf("sentinel %s: %w%s", addr, bare(err), sentinelAdvice(err))}
 	}
 	epoch, err := strconv.ParseInt(m["config-epoch"], 10, 64)
 	if err != nil || m["ip"] == "" || m["port"] == "" {

@@ -8,7 +8,7 @@ import (
 // trips is how large the round trips to a Redis are. A delete counts only if its reply came within D/4 (see [rule]), so
 // one that was late and is sent again in a round trip of the same size may be late forever. Hence a late round trip has
 // the next ones halved, down to a 64th, for deletes and for writes, first and final ones: a large command holds up what
-// others have sent.
+// others have sent. So does one that had no answer at all in time: each time that is a silence.
 //
 // They are doubled again after a full one that took less than a quarter of what it might have, for then the double is
 // no risk; and after none has been late for long, since a far Redis takes as long for a small round trip as for a large
@@ -26,12 +26,12 @@ const (
 	tryAgainPer = 64 // in D
 )
 
-// ended takes note of how long the slowest round trip of a job took. d is the shortest second delete in use; 0: none
-// is.
+// ended takes note of how long the slowest round trip of a job took, and whether one had no answer. d is the shortest
+// second delete in use; 0: none is.
 func (t *trips) ended(j *job, d time.Duration, now instant) {
 	switch {
 	case d == 0:
-	case j.slowest > d/late:
+	case j.slowest > d/late, j.overdue:
 		t.tried.Store(int64(now))
 		// Only the first of those that were under way at that size halves it.
 		t.halved.CompareAndSwap(j.halved, min(j.halved+1, maxHalved))

@@ -2,6 +2,7 @@ package invalidator
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,42 @@ func TestARedisThatIsTooSlowForFullRoundTripsFinishesSmallerOnes(t *testing.T) {
 				if got, want := r.mostInATrip(), map[string]int{"deletes": tripKeys, "writes": tripCalls}[name]; got != want {
 					t.Errorf("once Redis is quick again, round trips have %d keys, want %d", got, want)
 				}
+			})
+		})
+	}
+}
+
+// A full command of long keys may take longer on a narrow line than Redis is waited for. Sent again as it is, no answer
+// to it would ever come.
+func TestLongKeysGetOverANarrowLine(t *testing.T) {
+	plain := func(b *event.Batch) *event.Batch { return b }
+	for name, test := range map[string]struct {
+		of func(*event.Batch) *event.Batch
+		d  time.Duration
+	}{
+		"deletes": {plain, d2}, "writes": {asCounters, d2},
+		"deletes that are never late": {plain, 8 * time.Second}, // what comes at all comes within D/4
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Options{}, func(r *rig) {
+				r.engine.spans.shortest.Store(int64(test.d))
+				r.redis.set(func() {
+					r.redis.delay = func(keys []string) time.Duration {
+						bytes := 0
+						for _, k := range keys {
+							bytes += len(k)
+						}
+						return time.Duration(bytes) * time.Second / (200 << 10)
+					}
+				})
+				keys := someKeys(tripKeys)
+				for i := range keys {
+					keys[i] += strings.Repeat("x", 8<<10)
+				}
+				r.append(test.of(batchOf(1, test.d, keys...)))
+				r.mark(1)
+				r.pass(10 * time.Minute)
+				r.watermark(1)
 			})
 		})
 	}

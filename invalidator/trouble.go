@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -155,12 +157,25 @@ func (s *partitionLoop) letters(units []*unit) []retry.Entry {
 				First: t.first, Last: t.last, Notices: noticesOf(b, n),
 			}
 			if step != retry.Bury {
-				e.Due = time.Now().Add(wait)
+				e.Due = time.Now().Add(max(wait, outdated(e.Action, u.d)))
 			}
 			entries = append(entries, e)
 		}
 	}
 	return entries
+}
+
+// outdated returns for how long an older value of a parked key may still come, from when its change was known to be
+// visible, and be written: without D that is so where nothing is known of the key. Its attempt comes after that.
+func outdated(a event.Action, d time.Duration) time.Duration {
+	if d > 0 {
+		return 0
+	}
+	switch a {
+	case event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet:
+		return write.ConfirmsAfter(d)
+	}
+	return 0
 }
 
 // parkAll stores the entries. It fails only with ctx.

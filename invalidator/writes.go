@@ -282,8 +282,10 @@ func (w *writer) exchange(
 	for len(todo) > 0 {
 		sent := w.node.clock()
 		away := w.askTime(todo)
+		tried := tripCalls
 		if away == nil {
 			trip := w.gather(todo, most, ask)
+			tried = len(w.calls)
 			sent = w.node.clock()
 			w.do()
 			var left int
@@ -309,7 +311,10 @@ func (w *writer) exchange(
 			}
 			return true
 		}
-		most = max(1, tripCalls/8) // as in send
+		most = tripCalls / 8 // as in send
+		if isOverdue(away) {
+			j.overdue, most = true, max(1, tried/8)
+		}
 	}
 	return true
 }
@@ -385,7 +390,8 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 			trip[i].first.unproven = true
 			again = append(again, trip[i])
 		case retry.Fatal:
-			j.err = fmt.Errorf("redis %s: %s: %w%s", w.node.redis, trip[i].item.Action, err, advice(err))
+			j.err = fmt.Errorf("redis %s: %s: %w%s", w.node.redis, trip[i].item.Action, bare(err),
+				advice(err))
 			return 0, nil
 		default:
 			answered(trip[i], calls)

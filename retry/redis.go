@@ -85,7 +85,7 @@ func redisAnswers() []redisError {
 		},
 		{
 			prefix: "ERR unknown command", class: Fatal,
-			advice: fmt.Sprintf("freshet needs Redis %d.0 or later, with UNLINK neither renamed nor disabled", OldestRedis),
+			advice: fmt.Sprintf("freshet needs Redis %d.0 or later, with this command neither renamed nor disabled", OldestRedis),
 		},
 		{prefix: "ERR wrong number of arguments", class: Fatal},
 		{prefix: "ERR syntax error", class: Fatal},

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -74,6 +75,9 @@ type found struct {
 	text string
 	// before is what it was last known to hold when the server was asked.
 	before held
+	// swapped says of one that is absent that there was one before, and that the server has swapped databases since it was
+	// started: this may be another one, in which nothing was deleted.
+	swapped bool
 }
 
 // held is what a stamp was known to hold, in which reign and where.
@@ -156,11 +160,26 @@ func (s *stamp) find(before held, text string, err error) found {
 	case err != nil:
 		return found{}
 	case !s.begun || text == before.text || text == s.last || text == s.next:
-		return found{expected, text, before}
+		return found{is: expected, text: text, before: before}
 	case before != s.now():
 		return found{} // it was moved meanwhile, and this may be what it held between
 	}
-	return found{another, text, before}
+	return found{is: another, text: text, before: before}
+}
+
+// swaps finds how often a server has been asked to swap databases, and how often it refused that (from Redis 6.2 on).
+var swaps = regexp.MustCompile(`cmdstat_swapdb:calls=(\d+)(?:.*failed_calls=(\d+))?`)
+
+// hasSwapped reports whether a server has swapped databases. One that does not say has not. It fails with the
+// connection.
+func hasSwapped(ctx context.Context, c redis.Cmdable) (bool, error) {
+	info, err := c.Info(ctx, "commandstats").Result()
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		err = nil
+	}
+	n := swaps.FindStringSubmatch(info)
+	return n != nil && n[1] != "0" && n[1] != n[2], err
 }
 
 // confirm takes note of what a server holds that is the one it was.

@@ -119,6 +119,26 @@ func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
 	}
 }
 
+// A stamp that is gone says nothing, but that databases were swapped does: nothing was deleted in the one that is here
+// now.
+func TestDatabasesThatAreSwappedAreInDoubt(t *testing.T) {
+	t.Parallel()
+	both(t, func(r *rig) {
+		other := r.server.NewClient(&redis.Options{DB: 1})
+		defer other.Close()
+		testbed.Must(t, other.Set(t.Context(), "product:1", "old", 0).Err())
+		r.finish("a")
+		r.server.Do(t, "swapdb", 0, 1)
+		r.look()
+		r.since("")
+		r.doubtful("its databases have been swapped (SWAPDB)")
+		r.finish("b")
+		if n := r.book.List()[0].Count; n != 1 {
+			t.Errorf("recorded %d times", n)
+		}
+	})
+}
+
 // Connections that are made while the doubt is being recorded find the same.
 func TestOlderDataIsRecordedOnceHoweverManyConnectionsFindIt(t *testing.T) {
 	t.Parallel()
@@ -147,6 +167,10 @@ func TestAStampThatIsGoneIsNoDoubt(t *testing.T) {
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	r.server.Do(t, "flushall")
+	if err := r.server.Client().Do(t.Context(), "swapdb", 0, 99).Err(); err == nil {
+		t.Error("there are more databases than Redis has")
+	}
+	r.server.Do(t, "set", "product:1", "new")
 	r.look()
 	r.look()
 	r.doubtful("")

@@ -166,7 +166,7 @@ func (w *Watch) tookOver(ctx context.Context, c redis.Cmdable, suspect func(s se
 			return err
 		}
 		if err == nil {
-			stamp = found{expected, text, before}
+			stamp = found{is: expected, text: text, before: before}
 		}
 	}
 	now := time.Now()

@@ -189,7 +189,11 @@ func (w *Watch) look(ctx context.Context, c redis.Cmdable) (why, err error) {
 		err = lost // only half of the answer came: it is asked again
 	}
 	w.refused(key, held.Err())
-	why = w.answered(began, info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
+	stamp := w.stamp.find(before, held.Val(), held.Err())
+	if err == nil && stamp.is == absent && before.text != "" {
+		stamp.swapped, err = hasSwapped(ctx, c)
+	}
+	why = w.answered(began, info.Val(), err, stamp)
 	if errors.As(err, &answer) {
 		err = nil
 	}
@@ -318,6 +322,8 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	switch {
 	case why == "" && s.stamp.is == another && w.stamp.known() == s.stamp.before: // else asked before that was found
 		why = "the stamp that freshet keeps in it is an older one"
+	case why == "" && s.stamp.swapped && s.keys > 0 && w.stamp.known() == s.stamp.before:
+		why = "the stamp that freshet keeps in it is gone, and its databases have been swapped (SWAPDB)"
 	case why == "":
 		if is.Run != was.Run {
 			w.deps.Log.Info("redis is another server than before, and holds nothing of before", "address", w.options.Address,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -64,7 +65,12 @@ func (b *Builder) Reset() { b.reset() }
 // [Builder.Reset].
 //
 // What cannot be made out (damaged fields, a put without an Effect) is forgotten.
+//
+// So is a key with a name of freshet's own: a column has made it, and what is written there would count as freshet's.
 func (b *Builder) Append(calls []*Call, it *Item) []*Call {
+	if strings.HasPrefix(it.Key, reserved) {
+		return append(calls, b.unlink(it))
+	}
 	switch it.Action {
 	case event.ActionRebuild:
 		return b.appendRebuild(calls, it)
@@ -82,10 +88,15 @@ func (b *Builder) Append(calls []*Call, it *Item) []*Call {
 	case event.ActionIncr:
 		return append(calls, b.script(theScripts.incr, b.key(it), 0))
 	}
+	return append(calls, b.unlink(it))
+}
+
+// unlink returns the call of a plain delete.
+func (b *Builder) unlink(it *Item) *Call {
 	c := b.call(2)
 	c.add("unlink", b.key(it))
 	c.keys = 1
-	return append(calls, c)
+	return c
 }
 
 // NeedsMark reports whether what is removed by a fallback must leave a mark: see [Builder.Mark].

@@ -3,9 +3,11 @@ package write
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -86,5 +88,35 @@ func TestNamesAsTheyAreDocumented(t *testing.T) {
 	}
 	if got, want := (Names{}).Version("user:1"), "freshet:v:{user:1}"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Who may write the column that a key begins with could name a companion, and write a mark that is newer than all.
+func TestWhatAColumnMakesOfFreshetsOwnNamesIsOnlyRemoved(t *testing.T) {
+	r := newRig(t, testbed.SharedRedis(t), Options{Names: Names{Prefix: "forged:"}})
+	text := &event.Effect{As: event.FormString}
+	page := func(pos uint64, path, body string) Outcome {
+		return r.do(&Item{
+			Key: path, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: text, Fields: fields(body),
+			Source: "s", Version: at(pos), Until: inTime, Now: time.Now(),
+		})
+	}
+	name := strings.TrimPrefix(r.b.names.Version("/home"), "forged:")
+	page(2, name, inRedis(at(1000))+" 0 s")
+	if o := page(3, "/home", "new"); o != Written {
+		t.Errorf("a change of the key is %s", o)
+	}
+	for _, it := range []Item{
+		{Action: event.ActionHash, Effect: &event.Effect{}, Fields: fields("a", "1")},
+		{Action: event.ActionHash, Fields: fields("a")},
+		{Action: event.ActionSet, Effect: &event.Effect{}, Fields: fields("a")},
+		{Action: event.ActionExpire, Effect: &event.Effect{In: time.Hour}},
+		{Action: event.ActionIncr},
+	} {
+		r.redis("set", "forged:"+name, "1")
+		it.Key, it.Intent, it.Source, it.Version, it.Until = name, event.IntentPut, "s", at(4), inTime
+		if o := r.do(&it); o != Removed || r.redis("exists", "forged:"+name) != int64(0) {
+			t.Errorf("%s: %s", it.Action, o)
+		}
 	}
 }
