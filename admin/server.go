@@ -82,7 +82,9 @@ const headerTimeout = 10 * time.Second
 // New binds the listeners, so that a port in use is known before anything else starts. An admin listener off
 // loopback without a token is refused.
 func New(d Deps, o Options) (*Server, error) {
-	s := &Server{deps: d, opts: o, streams: make(chan struct{}, maxStreams), bodies: semaphore.NewWeighted(maxInvalidation)}
+	s := &Server{
+		deps: d, opts: o, streams: make(chan struct{}, maxStreams), bodies: semaphore.NewWeighted(maxInvalidation),
+	}
 	if o.Listen != "" && o.Token == "" && !loopback(o.Listen) {
 		return nil, fmt.Errorf("admin.listen %s is not on loopback: set admin.token (or token_file), or listen on 127.0.0.1",
 			o.Listen)

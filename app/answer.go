@@ -79,7 +79,7 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	if err != nil {
 		return err
 	}
-	a.mine = func(*doubt.Doubt) bool { return true } // of the one source that there is, also under a name that it had before
+	a.mine = func(*doubt.Doubt) bool { return true } // there is one source, also under a name that it had before
 	a.learn = func(ctx context.Context, _ string) ([]*operate.Learned, error) {
 		l, err := r.keys.Learn(ctx, p.config.Source.Name)
 		return []*operate.Learned{l}, err

@@ -147,7 +147,8 @@ func TestATableThatMayNotBeReadIsReadByTheNamesInTheBinlog(t *testing.T) {
 				testbed.Eventually(t, patience, "the doubt about foreign keys comes again", func() bool {
 					n++
 					d.exec(fmt.Sprintf("insert into DB.good values (%d,1)", n))
-					return slices.ContainsFunc(r.doubts.List(), func(is doubt.Doubt) bool { return is.Cause == alarm.BinlogIncomplete })
+					again := func(is doubt.Doubt) bool { return is.Cause == alarm.BinlogIncomplete }
+					return slices.ContainsFunc(r.doubts.List(), again)
 				})
 			}
 			d.exec(d.grant("select on unseen"), d.grant("select on numbers"))
