@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -139,15 +139,9 @@ func (s *Server) invalidate(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotImplemented, "this process cannot have keys forgotten: ask one that has Redis and the mappings")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxInvalidation))
+	i, code, err := s.readInvalidation(w, r)
 	if err != nil {
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d MiB: send fewer keys at once",
-			maxInvalidation>>20))
-		return
-	}
-	i, err := parseInvalidation(body)
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
+		fail(w, code, err.Error())
 		return
 	}
 	if len(i.Keys) > 0 {
@@ -166,6 +160,36 @@ func (s *Server) invalidate(w http.ResponseWriter, r *http.Request) {
 	s.deps.Log.Info("keys to be invalidated by hand", "doubt", done.ID, "tables", strings.Join(i.Tables, ", "),
 		"remote", r.RemoteAddr)
 	reply(w, done)
+}
+
+// bodyTimeout bounds how long a client may take to send a body, so that it does not hold up others for longer.
+const bodyTimeout = time.Minute
+
+// readInvalidation reads the body of a request, or returns what to answer instead. A body of many keys takes several
+// times its length until it is read, so all that are read at once are as long as the longest may be; others wait.
+func (s *Server) readInvalidation(w http.ResponseWriter, r *http.Request) (i Invalidation, code int, err error) {
+	most := int64(maxInvalidation)
+	if n := r.ContentLength; n >= 0 && n < most { // the server reads no more than that
+		most = n
+	}
+	if err := s.bodies.Acquire(r.Context(), most); err != nil {
+		return i, http.StatusServiceUnavailable, errors.New("freshet is stopping")
+	}
+	defer s.bodies.Release(most)
+	body := bytes.NewBuffer(make([]byte, 0, most+bytes.MinRead)) // which it then need not grow
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout))
+	_, err = body.ReadFrom(http.MaxBytesReader(w, r.Body, maxInvalidation))
+	_ = conn.SetReadDeadline(time.Time{})
+	switch tooLong := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &tooLong):
+		return i, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d MiB: send fewer keys at once",
+			maxInvalidation>>20)
+	case err != nil:
+		return i, http.StatusBadRequest, fmt.Errorf("the body did not come whole within %s: %w", bodyTimeout, err)
+	}
+	i, err = parseInvalidation(body.Bytes())
+	return i, http.StatusBadRequest, err
 }
 
 func parseInvalidation(body []byte) (i Invalidation, err error) {

@@ -3,7 +3,10 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -141,5 +144,38 @@ func TestAnInvalidationThatMakesNoSenseIsRefusedInASentence(t *testing.T) {
 	}
 	if i := (Invalidation{Scope: Scope{Pattern: "\xff"}}); i.Validate() == nil {
 		t.Error("the pattern would be another one on its way")
+	}
+}
+
+// A body takes several times its length until it is read, so a few long ones at once would take all the memory.
+func TestBodiesThatAreReadAtOnceAreAsLongAsOneMayBe(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /invalidate HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer hush\r\nContent-Length: %d\r\n\r\n{",
+		maxInvalidation)
+	for f.bodies.TryAcquire(1) {
+		f.bodies.Release(1)
+		runtime.Gosched()
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := NewClient(f.url, "hush", nil).InvalidateKeys(t.Context(), []string{"product:1"})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("a body is read while the longest is: %v", err)
+	default:
+	}
+	conn.Close()
+	if err := <-done; err != nil || len(f.asked.keys) != 1 {
+		t.Errorf("%v, asked for %q", err, f.asked.keys)
+	}
+	if !f.bodies.TryAcquire(maxInvalidation) {
+		t.Error("what was read takes room still")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 )
 
 // Check is one line of /readyz?verbose.
@@ -71,6 +72,8 @@ type Server struct {
 	metrics net.Listener
 	// streams has room for as many as are served at once.
 	streams chan struct{}
+	// bodies has room for the bytes of bodies that are read at once, see [Server.readInvalidation].
+	bodies *semaphore.Weighted
 }
 
 // headerTimeout bounds how long a client may take to send its request's header.
@@ -79,7 +82,9 @@ const headerTimeout = 10 * time.Second
 // New binds the listeners, so that a port in use is known before anything else starts. An admin listener off
 // loopback without a token is refused.
 func New(d Deps, o Options) (*Server, error) {
-	s := &Server{deps: d, opts: o, streams: make(chan struct{}, maxStreams)}
+	s := &Server{
+		deps: d, opts: o, streams: make(chan struct{}, maxStreams), bodies: semaphore.NewWeighted(maxInvalidation),
+	}
 	if o.Listen != "" && o.Token == "" && !loopback(o.Listen) {
 		return nil, fmt.Errorf("admin.listen %s is not on loopback: set admin.token (or token_file), or listen on 127.0.0.1",
 			o.Listen)

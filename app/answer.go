@@ -79,7 +79,7 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	if err != nil {
 		return err
 	}
-	a.mine = func(d *doubt.Doubt) bool { return d.Source == "" || d.Source == p.config.Source.Name }
+	a.mine = func(*doubt.Doubt) bool { return true } // there is one source, also under a name that it had before
 	a.learn = func(ctx context.Context, _ string) ([]*operate.Learned, error) {
 		l, err := r.keys.Learn(ctx, p.config.Source.Name)
 		return []*operate.Learned{l}, err
@@ -397,6 +397,11 @@ func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt, answer string) 
 	kept := false
 	return settle.Do(ctx, func() error {
 		if !kept {
+			if a.given != nil { // the next member may have given others, if this one was stopped meanwhile
+				if err := a.doubts.Refresh(ctx); err != nil {
+					return err
+				}
+			}
 			if err := a.given.add(ctx, d); err != nil {
 				return err
 			}

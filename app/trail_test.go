@@ -94,8 +94,46 @@ func TestAnAnswerIsKeptBeforeItsDoubtEnds(t *testing.T) {
 	}
 	d := book.List()[0]
 	must(t, a.dismiss(t.Context(), &d, "done"))
-	if want := "[fact set fact drop]"; fmt.Sprint(order) != want {
+	if want := "[list fact set fact drop]"; fmt.Sprint(order) != want {
 		t.Errorf("%v, want %s", order, want)
+	}
+}
+
+// behind is a keeper that has not read yet what others have written.
+type behind struct {
+	*doubttest.Memory
+	unread func()
+}
+
+// Follow implements doubt.Follower.
+func (*behind) Follow(context.Context, func()) {}
+
+// CatchUp implements doubt.Follower.
+func (b *behind) CatchUp(context.Context) error {
+	b.unread()
+	return nil
+}
+
+// A member that is stopped while it answers goes on where the next one has answered others meanwhile. What that has
+// taken note of stays: a Redis that comes back with older data has it answered again.
+func TestAMemberThatWasStoppedTakesNoAnswersOfTheNextOneAway(t *testing.T) {
+	k := &behind{Memory: &doubttest.Memory{}, unread: func() {}}
+	book, err := doubt.New(k, nil, nil)
+	must(t, err)
+	must(t, book.Load(t.Context()))
+	must(t, book.Record(t.Context(), truncated("a", time.Time{})))
+	trail := &trail{facts: k, group: "g"}
+	a := &answering{doubts: book, given: trail, log: slog.New(slog.DiscardHandler)}
+	k.unread = func() {
+		k.unread = func() {}
+		others := truncated("b", time.Now())
+		must(t, trail.add(t.Context(), &others))
+	}
+	d := book.List()[0]
+	must(t, a.dismiss(t.Context(), &d, "done"))
+	all, err := trail.after(t.Context(), 0)
+	if err != nil || len(all) != 2 {
+		t.Errorf("the answers are %+v, %v", all, err)
 	}
 }
 

@@ -181,8 +181,9 @@ func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) e
 	if _, err := l.tables.resolve(ctx, at, nil); err != nil {
 		return err
 	}
-	p.State = l.tables.newState()
-	return nil
+	c := &l.tables.cascading // asked for by now: another start may find them gone, or hidden, though they changed rows
+	p.State, err = joinKeys(c.now, c.past, c.held, l.tables.newState())
+	return err
 }
 
 // save saves a position before anything is read from it.

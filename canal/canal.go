@@ -25,6 +25,8 @@ type Canal struct {
 	first time.Time // when the first byte of a dump came
 	// lacking is what the binlog was known to lack when that was last looked at.
 	lacking map[string]bool
+	// lacks are the doubts about that.
+	lacks postponed
 
 	// reading gets the heartbeat once reading has begun; capacity 1.
 	reading chan *heart

@@ -39,6 +39,8 @@ type cascading struct {
 	made    []foreignKey
 	// unlisted are wanted tables that we may not read, and that the present connection has given a doubt about.
 	unlisted map[ddl.Name]bool
+	// unlistedDoubts are these doubts.
+	unlistedDoubts postponed
 	// held: a table is locked, so that the answer may lack its foreign keys, or be of before the statement. Nothing of the
 	// past is forgotten until the server is asked again, which it is from again on.
 	held  bool

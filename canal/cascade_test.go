@@ -252,6 +252,21 @@ func TestAForeignKeyThatIsGoneCountsForRowsOfBefore(t *testing.T) {
 	}
 }
 
+// A first start has read nothing when it is stopped, and a foreign key changes rows and is dropped before the next one.
+func TestForeignKeysOfAFirstStartAreKnownAtTheNext(t *testing.T) {
+	t.Parallel()
+	k := testbed.Some(t, silentServers)[0]
+	d := newDatabase(t, k.start(t, k.args...), append(family, filled(1)...)...)
+	rec := newRecorder()
+	r := readFamily(t, d, rec)
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	testbed.Must(t, r.stop())
+	d.exec("delete from DB.p where id=1", "alter table DB.wgrand drop foreign key grand")
+	if got := readFamily(t, d, startAt(rec.pos)).doubted(); got != "wchild wfar wgrand" {
+		t.Errorf("in doubt: %q", got)
+	}
+}
+
 // TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept holds DROP between the event that the stream shows and the moment
 // in which the server gives up the foreign key.
 func TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept(t *testing.T) {

@@ -32,10 +32,16 @@ func TestWhatAReplicaHasWrittenItselfIsNotWhatItHasReplicated(t *testing.T) {
 			d.exec("insert into DB.t values (1)")
 			p.wantRows(d, "insert DB.t (1)")
 			row := p.rows[0].version
-			p.await(t, "marks", func() bool { n := len(p.marks); return n > 0 && p.canal.Stats().Unconfirmed > 0 })
-			marks := len(p.marks)
+			marks := 0
+			p.await(t, "marks", func() bool {
+				marks = len(p.marks)
+				return marks > 0 && p.canal.Stats().Unconfirmed > 0
+			})
 			p.await(t, "more marks", func() bool { return len(p.marks) > marks+3 })
-			if p.marked(row) {
+			p.mu.Lock()
+			covered := p.marked(row)
+			p.mu.Unlock()
+			if covered {
 				t.Errorf("a mark covers a row that the replica lacks: %+v", p.fill())
 			}
 			replica.Exec(t, "start slave")

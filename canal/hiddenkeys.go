@@ -212,12 +212,7 @@ func (t *tables) unlisted(n ddl.Name) error {
 	if !c.silent {
 		return nil
 	}
-	d := doubt.Doubt{
-		Cause: alarm.BinlogIncomplete, Source: t.l.o.Source, Subject: "SELECT ON " + n.String(), Tables: []string{n.String()},
-		Message: "source " + t.l.o.Source + ": the user that freshet connects as may not read table " + n.String() + ", so it is " +
-			"not known which foreign keys change its rows, which this server does not write to its binlog, and their keys stay " +
-			"stale: GRANT SELECT ON " + n.SQL() + " to that user",
-	}.Named()
+	d := t.doubtUnlisted(n)
 	if !t.tracker.IsDenied(n) {
 		return t.listed(d)
 	}
@@ -229,7 +224,31 @@ func (t *tables) unlisted(n ddl.Name) error {
 		c.unlisted = map[ddl.Name]bool{}
 	}
 	c.unlisted[n] = true
+	c.unlistedDoubts.add(d)
 	return t.l.record(d)
+}
+
+// doubtUnlisted returns that doubt.
+func (t *tables) doubtUnlisted(n ddl.Name) doubt.Doubt {
+	return doubt.Doubt{
+		Cause: alarm.BinlogIncomplete, Source: t.l.o.Source, Subject: "SELECT ON " + n.String(), Tables: []string{n.String()},
+		Message: "source " + t.l.o.Source + ": the user that freshet connects as may not read table " + n.String() + ", so it is " +
+			"not known which foreign keys change its rows, which this server does not write to its binlog, and their keys stay " +
+			"stale: GRANT SELECT ON " + n.SQL() + " to that user",
+	}.Named()
+}
+
+// keepUnlisted records those of these doubts again that were answered while we still may not read the table: foreign
+// keys change its rows after the answer, too.
+func (t *tables) keepUnlisted() error {
+	c := &t.cascading
+	for n := range c.unlisted {
+		if !t.tracker.IsDenied(n) {
+			delete(c.unlisted, n)
+			delete(c.unlistedDoubts.open, t.doubtUnlisted(n).ID)
+		}
+	}
+	return c.unlistedDoubts.keep(t.l.ctx, &t.l.o)
 }
 
 // listed has a doubt of [tables.unlisted] answered. It comes once more for that, so that the answer is about this

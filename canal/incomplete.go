@@ -145,27 +145,31 @@ func (i *SourceInfo) replicaUpdates() string {
 }
 
 // doubtLacks records that the binlog of the server that answers has not all changes. Later looks record only what has
-// been set since.
+// been set since, and what was answered though it is still so: changes are left out after the answer, too.
 func (c *Canal) doubtLacks(ctx context.Context, s *session, info *SourceInfo, later bool) error {
 	lacks := c.o.lacks(s, info)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := c.lacking
-	c.lacking = map[string]bool{}
+	was, open := c.lacking, c.lacks.open
+	c.lacking, c.lacks = map[string]bool{}, postponed{}
 	for _, lack := range lacks {
 		c.lacking[lack.What] = true
-		if later && was[lack.What] {
-			continue
-		}
-		err := c.o.Doubts.Record(ctx, doubt.Doubt{
+		d := doubt.Doubt{
 			Cause: alarm.BinlogIncomplete, Source: c.o.Source, Subject: lack.Setting,
 			Message: "source " + c.o.Source + ": " + lack.What + ", so their keys stay stale: " + lack.Do,
-		})
-		if err != nil {
+		}.Named()
+		if later && was[lack.What] {
+			if _, is := open[d.ID]; is { // else somebody has dismissed it
+				c.lacks.add(d)
+			}
+			continue
+		}
+		if err := c.o.Doubts.Record(ctx, d); err != nil {
 			return err
 		}
+		c.lacks.add(d)
 	}
-	return nil
+	return c.lacks.keep(ctx, &c.o)
 }
 
 // lookAtLacks is how often it is looked whether the source was set so that its binlog lacks changes.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
@@ -90,6 +91,22 @@ func TestAnIncompleteBinlogIsADoubtWhileItIsRead(t *testing.T) {
 	if d := r.doubts.List(); len(d) != 1 || d[0].Cause != alarm.BinlogIncomplete ||
 		!strings.Contains(d[0].Message, "shop") {
 		t.Errorf("%+v", d)
+	}
+	// The setting is the same after an answer: more changes are left out. Who has dismissed it knows.
+	d := r.doubts.List()[0]
+	testbed.Must(t, r.doubts.Answered(t.Context(), d.ID, d.Last, "forgotten"))
+	for range 2 {
+		testbed.Must(t, r.canal.lookForLacks(t.Context()))
+		if is := r.doubts.List(); len(is) != 1 || is[0].ID != d.ID || is[0].Count != 1 {
+			t.Fatalf("after an answer: %+v", is)
+		}
+	}
+	testbed.Must(t, r.doubts.Dismiss(t.Context(), d.ID, time.Time{}))
+	for range 2 {
+		testbed.Must(t, r.canal.lookForLacks(t.Context()))
+		if is := r.doubts.List(); len(is) != 0 {
+			t.Fatalf("after a dismissal: %+v", is)
+		}
 	}
 }
 

@@ -169,6 +169,9 @@ func (t *tables) regain() error {
 	}
 	now := k.now()
 	k.regain = now.Add(max(t.l.o.regainEach, lookShare*now.Sub(begun)))
+	if err := t.keepUnlisted(); err != nil {
+		return err
+	}
 	if !readable {
 		return nil
 	}

@@ -169,7 +169,7 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 	}
 	t.check.begin(info.Server, t.l.done)
 	t.looks.since = time.Time{} // the ids were those of the connection before
-	t.cascading.unlisted, t.cascading.elsewhere = nil, false
+	t.cascading.unlisted, t.cascading.unlistedDoubts, t.cascading.elsewhere = nil, postponed{}, false
 	fold, err := s.foldsNames()
 	if err != nil {
 		return err

@@ -55,6 +55,24 @@ func TestTheKeysOfATruncatedTableAreForgotten(t *testing.T) {
 	})
 }
 
+// The store is that of one source, whatever its name was when a doubt came.
+func TestADoubtOfBeforeTheSourceWasRenamedIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testbed.MariaDB(t))
+	r := s.run()
+	s.write(1)
+	s.cache("product:1")
+	testbed.Must(t, s.redis.Pause())
+	s.source.Exec(t, "TRUNCATE shop.product")
+	s.awaitDoubts(1)
+	r.Kill9()
+	testbed.Must(t, s.redis.Resume())
+	s.sourceMore = ", name: renamed"
+	s.start("run")
+	s.gone("product:1")
+	s.freshAgain()
+}
+
 func TestAnAnswerOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))

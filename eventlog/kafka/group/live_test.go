@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,16 @@ func TestABrokerThatTakesLittleMetadataTakesTheOffsets(t *testing.T) {
 	must(t, a.stop())
 	if c := r.join(Options{}, nil).began(1)[0]; c.Offset != 7 || c.Metadata != "freshet1" {
 		t.Errorf("the next one begins at %d %q", c.Offset, c.Metadata)
+	}
+	little := func(f broker.Finding) bool {
+		return !f.Fail && strings.Contains(f.What, "takes 30 bytes of metadata with an offset") &&
+			strings.Contains(f.Fix, "set offset.metadata.max.bytes=4096")
+	}
+	client, err := broker.New(broker.Options{Brokers: r.cluster.Brokers()})
+	must(t, err)
+	defer client.Close()
+	if found := client.Check(t.Context(), nil, true); !slices.ContainsFunc(found, little) {
+		t.Errorf("the check finds %+v", found)
 	}
 }
 
