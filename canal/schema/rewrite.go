@@ -20,7 +20,7 @@ func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) 
 	if name != "" || !retyped {
 		return name, nil
 	}
-	// What an expression makes of a column depends on more of it than what it holds: HEX(name) on its character set,
+	// What an expression gives for a column depends on more than what the column holds: HEX(name) on its character set,
 	// name = 'x' on its collation.
 	e := t.get(t.key(n))
 	if e.def != nil {

@@ -137,7 +137,7 @@ func TestATimestampThatBecomesNotNullIsRewrittenOnMariaDB(t *testing.T) {
 	}
 }
 
-// What an expression makes of a column may be another value once the column has another type, character set or
+// What an expression gives for a column may be another value once the column has another type, character set or
 // collation, though what the column holds is the same: HEX(n), n = 'x'.
 func TestWhatAnExpressionMakesOfAColumnIsRewrittenWithIt(t *testing.T) {
 	const table = "CREATE TABLE a (id INT, n VARCHAR(9) CHARACTER SET latin1, h VARCHAR(99) AS (HEX(n))) CHARSET latin1"
