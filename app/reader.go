@@ -291,13 +291,18 @@ func (r *reader) handOn(ctx context.Context) (err error) {
 			err = r.failed(ctx, p)
 		}
 	}()
-	if err := r.troubles.record(ctx); err != nil {
+	doubted, err := r.troubles.record(ctx)
+	if err != nil {
 		return err
 	}
 	b := &r.batch
 	b.Source, b.Term = r.name, r.term
-	if b.Len() > 0 {
-		b.Age = r.source.Handover(b.Last)
+	last := b.Last
+	if doubted.Compare(last) > 0 { // a row without keys: its doubt is answered once a mark covers it
+		last = doubted
+	}
+	if b.Len() > 0 || !doubted.IsZero() {
+		b.Age = r.source.Handover(last)
 	}
 	b.At = time.Now()
 	r.latency.Read.Commits(b, b.At)

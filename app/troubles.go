@@ -113,18 +113,22 @@ func (t *troubles) gather(cause alarm.Kind, table, template, message string) {
 	t.gathered[is] = d
 }
 
-// record makes what was gathered durable.
-func (t *troubles) record(ctx context.Context) error {
+// record makes what was gathered durable, and returns the last place that it is about; zero: nothing was.
+func (t *troubles) record(ctx context.Context) (last event.Version, err error) {
 	if t == nil || len(t.gathered) == 0 {
-		return nil
+		return last, nil
 	}
 	for _, is := range slices.SortedFunc(maps.Keys(t.gathered), trouble.compare) {
-		if err := t.doubts.Record(ctx, t.gathered[is]); err != nil {
-			return err
+		d := t.gathered[is]
+		if err := t.doubts.Record(ctx, d); err != nil {
+			return last, err
+		}
+		if d.At.Compare(last) > 0 {
+			last = d.At
 		}
 	}
 	clear(t.gathered)
-	return nil
+	return last, nil
 }
 
 // binding returns what canal asks for the columns of each table. A mapping that does not fit the table stops only

@@ -36,7 +36,8 @@ func TestWhatLeavesAKeyStaleIsInDoubtAndTheRestIsNot(t *testing.T) {
 	} {
 		x := troubles{alarms: board, doubts: book(t, board), source: "shop"}
 		x.Report(kind, "shop.product", "product:{id}", "a sentence")
-		must(t, x.record(t.Context()))
+		_, err := x.record(t.Context())
+		must(t, err)
 		l := x.doubts.List()
 		if want == "" {
 			if len(l) > 0 {
@@ -96,6 +97,44 @@ func TestABatchIsNotHandedOnBeforeItsDoubtsAreDurable(t *testing.T) {
 	must(t, r.Commit(&event.Tx{}, end(200)))
 	if err := r.flush(gone); !errors.Is(err, context.Canceled) || len(log.batches) != 1 {
 		t.Fatalf("%v, %d batches", err, len(log.batches))
+	}
+}
+
+// unnamed is a router whose rows lack the column of their key from a position on.
+type unnamed struct {
+	fakeRouter
+	troubles *troubles
+	from     uint64
+}
+
+func (u *unnamed) Route(b *event.Batch, c *event.Change) {
+	if c.Version.Pos < u.from {
+		u.fakeRouter.Route(b, c)
+		return
+	}
+	u.troubles.Report(router.ColumnAbsent, "shop.product", "product:{id}", "a sentence")
+}
+
+// The answer to a doubt waits for a mark that covers the row. On a source that is idle from then on no other row brings
+// one.
+func TestTheDoubtAboutARowWithoutKeysIsCoveredByAMark(t *testing.T) {
+	for _, from := range []uint64{0, 200} {
+		r, log := newReader(t)
+		asked := &fakeSource{}
+		r.source, r.router = asked, &unnamed{troubles: r.troubles, from: from}
+		for pos := uint64(100); pos <= 200; pos += 100 {
+			must(t, r.Row(row(pos, "")))
+		}
+		must(t, r.Commit(&event.Tx{}, end(250)))
+		must(t, r.Flush())
+		must(t, r.Flush())
+		all := r.troubles.doubts.List()
+		if len(all) != 1 || len(log.batches) != 1 {
+			t.Fatalf("%+v, %d batches", all, len(log.batches))
+		}
+		if want := all[0].At; want.Pos != 200 || !slices.Equal(asked.asked, []event.Version{want}) {
+			t.Errorf("the doubt is about %s, marks were asked for up to %s", want, asked.asked)
+		}
 	}
 }
 

@@ -210,7 +210,8 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 	case !p.finished():
 		return errStopped
 	}
-	return troubles.record(ctx)
+	_, err = troubles.record(ctx)
+	return err
 }
 
 // runWhile does run, and calls wanted every [looksEach] meanwhile. Once that returns false, nobody waits for the walk

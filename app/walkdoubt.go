@@ -10,6 +10,7 @@ import (
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal/walk"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
@@ -103,7 +104,7 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 		case errors.Is(err, errDismissed), errors.Is(err, errRemapped):
 			return false, nil
 		case errors.As(err, &never):
-			return false, a.stuck(ctx, due, func(id string) string {
+			return false, a.stuck(ctx, about(due, err), func(id string) string {
 				return fmt.Sprintf("the rows of its tables cannot be read: %v; write another scope, or delete the keys, and `freshet "+
 					"doubts dismiss %s`", err, id)
 			})
@@ -115,6 +116,24 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 		}
 	}
 	return true, nil
+}
+
+// tableError is an error of the walk of a table.
+type tableError struct {
+	error
+	table *event.Table
+}
+
+// Unwrap returns the walk's own error.
+func (e *tableError) Unwrap() error { return e.error }
+
+// about returns the doubts that are about the table of an error: the others are answered without its rows.
+func about(due []doubt.Doubt, err error) []doubt.Doubt {
+	var of *tableError
+	if !errors.As(err, &of) {
+		return due
+	}
+	return slices.DeleteFunc(slices.Clone(due), func(d doubt.Doubt) bool { return !operate.TableInDoubt(&d, of.table) })
 }
 
 // stuck says of doubts that nothing more happens by itself, and why. It fails only with ctx.
@@ -170,7 +189,7 @@ func (a *answering) walkOf(ctx context.Context, w *walking, due []doubt.Doubt, w
 			continue // a table that is gone has no rows
 		}
 		if err != nil {
-			return err
+			return &tableError{err, &event.Table{Schema: k.Schema, Name: k.Name}}
 		}
 	}
 	return nil

@@ -64,6 +64,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.doubtLacks(l.ctx, s, info, false); err != nil {
 		return err
 	}
+	if err := l.openEmptied(s); err != nil {
+		return err
+	}
 	l.vis.begin(l.server, l.epoch)
 	if l.apart != "" {
 		l.vis.setApart(l.server, l.apart)

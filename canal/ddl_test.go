@@ -189,7 +189,8 @@ func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
 		d := newDatabase(t, s,
 			"create table DB.t (id int primary key)", "create table DB.p (id int primary key) partition by range (id) "+
 				"(partition a values less than (10), partition b values less than (20))",
-			"create table DB.x (id int primary key)", "create table DB.y (id int primary key)")
+			"create table DB.x (id int primary key)", "create table DB.y (id int primary key)",
+			"create table DB.g (id int, v varchar(9) collate utf8mb4_bin, h int as (v='x'))", "insert into DB.g (v) values ('X')")
 		file := "'" + d.QueryText(t, "select @@datadir") + d.name + ".txt'"
 		gone := func(c *running) float64 {
 			return testutil.ToFloat64(c.canal.m.statements.WithLabelValues(statementTruncate))
@@ -211,6 +212,9 @@ func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
 				"select 30 into outfile " + file, "set session binlog_format=STATEMENT",
 				"load data infile " + file + " into table DB.t", "set session binlog_format=ROW",
 			}, alarm.StatementLogged, "[DB.t] []"},
+			{
+				[]string{"alter table DB.g modify v varchar(9) collate utf8mb4_general_ci"}, alarm.StatementLogged, "[DB.g] []",
+			},
 			{[]string{"drop database DB"}, alarm.TruncatedTable, "[] [DB]"},
 		} {
 			r := reading(t, startAt(here(t, s)), d.options())

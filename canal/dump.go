@@ -63,7 +63,8 @@ func (s *session) dump(f event.Flavor, q dumpRequest) (*stream, error) {
 		}
 	}
 	if err := s.register(q.serverID); err != nil {
-		return nil, fmt.Errorf("register as replica %d: %w", q.serverID, err)
+		// Without the number, which may be another one each time: what is said again is not logged again.
+		return nil, fmt.Errorf("register as a replica, which takes the right REPLICATION SLAVE: %w", err)
 	}
 	command, err := q.command(f)
 	if err != nil {

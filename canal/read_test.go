@@ -60,13 +60,22 @@ func TestTheRightsThatTheDocumentationAsksForAreEnough(t *testing.T) {
 func TestARightThatIsMissingIsNamed(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s, "create table DB.t (id int primary key)")
-		d.exec("create user u_DB identified by 'pass word'", "grant replication slave on *.* to u_DB",
-			"grant select on DB.* to u_DB")
+		client := "replication client"
+		if s.Flavor == testbed.FlavorMariaDB {
+			client = "binlog monitor"
+		}
+		d.exec("create user u_DB identified by 'pass word'", "grant select on DB.* to u_DB")
 		o := d.options()
 		o.User, o.Password = "u_"+d.name, credential.Text("pass word")
-		err := reading(t, newRecorder(), o).wait()
-		if err == nil || !strings.Contains(err.Error(), "Access denied; you need (at least one of) the") {
-			t.Errorf("%v", err)
+		for right, want := range map[string]string{
+			"replication slave": "Access denied; you need (at least one of) the",
+			client:              "register as a replica, which takes the right REPLICATION SLAVE: ",
+		} {
+			d.exec("grant " + right + " on *.* to u_DB")
+			if err := reading(t, newRecorder(), o).wait(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("with %s alone: %v", right, err)
+			}
+			d.exec("revoke " + right + " on *.* from u_DB")
 		}
 	})
 }

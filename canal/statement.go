@@ -178,7 +178,9 @@ func (l *loop) altered(a *ddl.Action) error {
 	name, what := a.Table.String(), ""
 	if a.Unclear {
 		what = " is not known whole: it may have changed any column"
-	} else if column := l.tables.rewrites(a); column != "" {
+	} else if column, err := l.tables.rewrites(a); err != nil {
+		return err
+	} else if column != "" {
 		what = " changed column " + column
 	}
 	if what == "" {

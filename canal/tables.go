@@ -217,17 +217,17 @@ func (t *tables) newState() []byte {
 
 // rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops, or gives another
 // name, though the caller uses it: a later statement may add another column of that name.
-func (t *tables) rewrites(a *ddl.Action) string {
+func (t *tables) rewrites(a *ddl.Action) (string, error) {
 	n := &event.Table{Schema: a.Table.Schema, Name: a.Table.Table, FoldNames: t.fold}
 	for i := range a.Alter.Clauses {
 		c := &a.Alter.Clauses[i]
 		goes := c.Kind == ddl.DropColumn || c.Kind != ddl.AddColumn && !strings.EqualFold(c.Old, c.Column.Name)
 		if goes && t.l.o.Uses(n, c.Old) {
-			return c.Old
+			return c.Old, nil
 		}
 	}
 	d := t.kept.of(a.Table)
-	return t.tracker.Rewrites(a.Table, a.Alter, func(column string) string {
+	typeOf := func(column string) string {
 		if d == nil {
 			return ""
 		}
@@ -235,7 +235,33 @@ func (t *tables) rewrites(a *ddl.Action) string {
 			return d.Table.Columns[at].Type
 		}
 		return ""
+	}
+	return t.tracker.Rewrites(a.Table, a.Alter, typeOf, func() (column string, err error) {
+		err = t.ask(t.l.ctx, func(s *session, _ *history) error {
+			column, err = s.computed(a.Table)
+			return err
+		})
+		return column, err
 	})
+}
+
+// computed returns a column of a table that an expression makes now, "": there is none. One that was dropped since, and
+// that mappings use, is a doubt of its own.
+func (s *session) computed(n ddl.Name) (string, error) {
+	found, err := s.rows("SELECT COLUMN_NAME, GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = " +
+		quote(n.Schema) + " AND TABLE_NAME = " + quote(n.Table))
+	if err != nil {
+		return "", err
+	}
+	for _, r := range found {
+		if schema.Computed(r[1]) {
+			return r[0], nil
+		}
+	}
+	if s.lost { // MariaDB has left the table out
+		return "(that an expression makes)", nil
+	}
+	return "", nil
 }
 
 // charset returns the character set of a statement.

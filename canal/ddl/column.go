@@ -326,6 +326,8 @@ func (p *parser) column(name string, place *Clause) (Column, bool) {
 		switch {
 		case p.acceptPair("NOT", "NULL"), p.acceptPair("PRIMARY", "KEY"):
 			c.NotNull = true
+		case p.accept("NULL"): // as in DEFAULT NULL, too
+			c.Null = true
 		case p.acceptPair("ROW", "END"):
 			c.RowEnd = true
 		case p.at("AS"):

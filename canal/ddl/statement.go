@@ -173,8 +173,8 @@ type Column struct {
 	RowEnd bool
 	// Generated says that an expression makes the column's values.
 	Generated bool
-	// NotNull says NOT NULL or PRIMARY KEY.
-	NotNull bool
+	// NotNull says NOT NULL or PRIMARY KEY, Null says NULL. A TIMESTAMP without either may be NOT NULL.
+	NotNull, Null bool
 	// versioned says WITH SYSTEM VERSIONING, which makes the table a versioned one.
 	versioned bool
 }

@@ -11,8 +11,34 @@ import (
 // all that the old one did, and prints it the same, changes nothing; nor do columns that come, or get another name.
 //
 // It must be asked before [Tracker.Apply]. typeOf is asked for the type of columns that are not known here, as
-// COLUMN_TYPE; "": it is not known either, and any definition of the column may have changed it.
-func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) string) string {
+// COLUMN_TYPE; "": it is not known either, and any definition of the column may have changed it. computed is asked for
+// a column that an expression makes, "": there is none, where that is not known here; its error is returned.
+func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) string,
+	computed func() (string, error),
+) (string, error) {
+	name, retyped := t.rewrites(n, a, typeOf)
+	if name != "" || !retyped {
+		return name, nil
+	}
+	// What an expression gives for a column depends on more than what the column holds: HEX(name) on its character set,
+	// name = 'x' on its collation.
+	e := t.get(t.key(n))
+	if e.def != nil {
+		for _, c := range e.def.columns {
+			if c.computed {
+				return c.name, nil
+			}
+		}
+	}
+	if e.status == known {
+		return "", nil
+	}
+	return computed()
+}
+
+// rewrites returns a column whose values ALTER TABLE may make others by itself, and reports whether it gives a column
+// another type, character set or collation.
+func (t *Tracker) rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) string) (name string, retyped bool) {
 	e := t.get(t.key(n))
 	table := charsets{}
 	if e.status == known {
@@ -21,7 +47,7 @@ func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) 
 	for i := range a.Clauses {
 		c := &a.Clauses[i]
 		if c.Kind != ddl.DropColumn && !strings.EqualFold(c.Old, c.Column.Name) && leaves(a, c.Column.Name) {
-			return c.Column.Name // another column has had the name up to here
+			return c.Column.Name, false // another column has had the name up to here
 		}
 		if c.Kind != ddl.ChangeColumn || c.If && e.status == known && e.def.find(c.Old) < 0 {
 			continue
@@ -33,25 +59,36 @@ func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) 
 			}
 		}
 		now, ok := define(c.Column, table)
-		if c.Column.Generated || c.Column.NotNull && a.Lax || !ok || !t.keeps(&old, &now) {
-			return c.Old
+		if c.Column.Generated || t.fills(&c.Column, a) || !ok || !t.keeps(&old, &now) {
+			return c.Old, false
 		}
+		retyped = retyped || !sameType(old.typ, now.typ, t.o.MariaDB) || old.charsets != now.charsets
 	}
 	if a.AddsPrimaryKey && a.Lax {
-		return "(of the primary key)"
+		return "(of the primary key)", false
 	}
 	if !a.Convert || full(a.Charset.Charset) {
-		return ""
+		return "", retyped || a.Convert
 	}
 	if e.status != known {
-		return "(any text)"
+		return "(any text)", false
 	}
 	for _, c := range e.def.columns {
 		if c.text && c.charset != a.Charset.Charset {
-			return c.name
+			return c.name, false
 		}
 	}
-	return ""
+	return "", true
+}
+
+// fills reports whether a column may get another value for NULL. In a strict session the statement fails, except that
+// MariaDB gives a TIMESTAMP the present time. One for which neither NULL nor NOT NULL is said is NOT NULL without
+// explicit_defaults_for_timestamp. Observed on MariaDB 10.11 and MySQL 9.7.
+func (t *Tracker) fills(c *ddl.Column, a *ddl.Alter) bool {
+	if c.Type.Base == "timestamp" {
+		return !c.Null && (a.Lax || t.o.MariaDB)
+	}
+	return c.NotNull && a.Lax
 }
 
 // leaves reports whether ALTER TABLE takes a name from the column that has it.

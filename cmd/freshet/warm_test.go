@@ -448,11 +448,13 @@ func TestKeysAreFoundByTheRows(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
-		source.Exec(t, "CREATE TABLE shop.user (id INT PRIMARY KEY, name VARCHAR(20) NOT NULL)")
+		source.Exec(t, "CREATE TABLE shop.user (id INT PRIMARY KEY, name VARCHAR(20) NOT NULL)",
+			"CREATE TABLE shop.guest (name VARCHAR(20))")
 		for id := range 30 {
 			source.Exec(t, fmt.Sprintf("INSERT INTO shop.user VALUES (%d, 'n%d')", id, id))
 		}
 		s.mappings = `
+  - {table: shop.guest, keys: ["guest:{name}"], scope: rows}
   - {table: shop.user, keys: ["user:{name}"], scope: rows}
   - {table: shop.user, keys: ["id:{id}"]}
   - {table: shop.product, keys: ["product:{id}"]}
@@ -481,5 +483,14 @@ func TestKeysAreFoundByTheRows(t *testing.T) {
 		if !strings.Contains(out.Stdout(), "rows that are gone are not found") {
 			t.Errorf("check says nothing of it: %s", out.Stdout())
 		}
+
+		// A table without a key along which it can be read holds up no other.
+		s.cache("user:n7")
+		source.Exec(t, "SET SESSION binlog_format = STATEMENT", "BEGIN", "INSERT INTO shop.guest VALUES ('a')",
+			"UPDATE shop.user SET name = CONCAT(name, '') WHERE id = 7", "COMMIT")
+		s.gone("user:n7")
+		s.await("one doubt is left, which nothing answers", func(st *app.Status) bool {
+			return len(st.Doubts) == 1 && st.Doubts[0].Stuck && slices.Equal(st.Doubts[0].Tables, []string{"shop.guest"})
+		})
 	})
 }
