@@ -41,8 +41,9 @@ type conn struct {
 	limit time.Duration
 	// made is when it was made, and since since when it has been idle.
 	made, since time.Time
-	// executed is what the server has executed, as far as it was asked, which was last at asked. On MariaDB that is what it has replicated, and
-	// written is what it wrote itself. logged is the last number of each domain and server in its binlog.
+	// executed is what the server has executed, as far as it was asked, which was last at asked. On MariaDB that is what
+	// it has replicated, and written is what it wrote itself. logged is the last number of each domain and server in its
+	// binlog.
 	asked             time.Time
 	executed, written event.GTIDSet
 	logged            map[event.GTID]uint64
@@ -156,8 +157,8 @@ func (c *conn) lacks(after *event.GTIDSet) (is bool) {
 }
 
 // isLogged reports whether MariaDB's binlog holds the last of some transactions, of a domain in which it logs what it
-// replicates. That a higher number of another server was replicated says nothing: a replica of a primary that has failed
-// may have more of that than the one that was promoted, which has given the numbers to others.
+// replicates. That a higher number of another server was replicated says nothing: a replica of a primary that has
+// failed may have more of that than the one that was promoted, which has given the numbers to others.
 func (c *conn) isLogged(r event.GTIDRange) bool {
 	logs := false
 	c.executed.Each(func(has event.GTIDRange) {

@@ -21,8 +21,8 @@ type pool struct {
 	// patience bounds the making of a connection, up to its settings, and later changes of these; a command for the
 	// password has its own time.
 	patience time.Duration
-	// wait is for how long a replica that lags is waited for, and rests how many times as long a query that takes less than
-	// that runs on the source.
+	// wait is for how long a replica that lags is waited for, and rests how many times as long a query that takes less
+	// than that runs on the source.
 	wait, rests time.Duration
 	// restsUntil is until when a replica is not asked, in nanoseconds of [time.Time.UnixNano]; 0: it does not rest.
 	restsUntil atomic.Int64

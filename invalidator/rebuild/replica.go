@@ -41,8 +41,8 @@ type moment struct {
 	source *position
 }
 
-// position is what a source has executed, at least as far as everybody can read it. On MariaDB logged is the last number
-// of each domain and server.
+// position is what a source has executed, at least as far as everybody can read it. On MariaDB logged is the last
+// number of each domain and server.
 type position struct {
 	has    event.GTIDSet
 	logged map[event.GTID]uint64
@@ -148,7 +148,8 @@ func (r *Runner) position(ctx context.Context, q *prepared, after *event.GTIDSet
 	return has, nil
 }
 
-// position returns what the server has executed; empty: it keeps no GTIDs, and nobody can tell whether a replica has it.
+// position returns what the server has executed; empty: it keeps no GTIDs, and nobody can tell whether a replica has
+// it.
 func (c *conn) position() (*position, error) {
 	c.meter.allow(executedBytes)
 	if !c.maria {
@@ -166,8 +167,8 @@ func (c *conn) position() (*position, error) {
 	return p, err
 }
 
-// unfit is why a replica is not asked, although its session answers; source says that it is the source that does not say
-// what it has.
+// unfit is why a replica is not asked, although its session answers; source says that it is the source that does not
+// say what it has.
 type unfit struct {
 	error
 	source bool

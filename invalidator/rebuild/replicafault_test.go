@@ -29,11 +29,13 @@ func TestAReplicaHoldsUpNoQuery(t *testing.T) {
 	})
 }
 
-// A replica that hangs holds up no query, however long that may take: it is the source that is asked. Once it has rested,
-// one query finds out whether it is back, and no other waits for that.
+// A replica that hangs holds up no query, however long that may take: it is the source that is asked. Once it has
+// rested, one query finds out whether it is back, and no other waits for that.
 func aReplicaThatHangs(r *replicated) {
 	testbed.Must(r.t, r.replica.Pause())
 	defer func() { testbed.Must(r.t, r.replica.Resume()) }()
+	for greets(r.t, r.replica) {
+	}
 	r.runner.byID[r.query.ID].Timeout = time.Hour
 	r.want("it hangs", 0, r.source)
 	before := r.dialsReplica.Load()
@@ -46,6 +48,17 @@ func aReplicaThatHangs(r *replicated) {
 	if n := r.dialsReplica.Load() - before; n != 1 {
 		r.t.Errorf("%d queries tried whether it is back, want one", n)
 	}
+}
+
+// greets reports whether a server says anything to a new connection: one that is stopped goes on for a moment.
+func greets(t *testing.T, s *testbed.Server) bool {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr)
+	testbed.Must(t, err)
+	defer c.Close()
+	testbed.Must(t, c.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
+	n, _ := c.Read(make([]byte, 1))
+	return n > 0
 }
 
 // What cannot be asked of a source that is away is asked once, and costs no session on the replica.
