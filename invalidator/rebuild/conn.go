@@ -41,10 +41,10 @@ type conn struct {
 	limit time.Duration
 	// made is when it was made, and since since when it has been idle.
 	made, since time.Time
-	// executed is what the server has executed, as far as it was asked, which was last at asked. On MariaDB that is what
-	// it has replicated, and written is what it wrote itself. logged is the last number of each domain and server in its
-	// binlog.
-	asked             time.Time
+	// compared is as of when it is known to have nothing that the source lacks; the zero time: it may have.
+	compared time.Time
+	// executed is what the server has executed, as far as it was asked. On MariaDB that is what it has replicated, and
+	// written is what it wrote itself. logged is the last number of each domain and server in its binlog.
 	executed, written event.GTIDSet
 	logged            map[event.GTID]uint64
 }
@@ -182,7 +182,6 @@ var errBehind = errors.New("the server that answers has not executed the change"
 // another server it says nothing, whatever their number: an ANALYZE TABLE on a replica takes the next one.
 func (c *conn) ask() (err error) {
 	c.meter.allow(executedBytes)
-	c.asked = time.Now()
 	if !c.maria {
 		c.executed, err = c.gtids(event.MySQL, "SELECT @@global.gtid_executed")
 		return err

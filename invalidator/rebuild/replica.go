@@ -194,16 +194,17 @@ var (
 func (c *conn) await(ctx context.Context, most time.Duration, m *moment, source func() (*position, error)) (
 	waited time.Duration, err error,
 ) {
-	if m.source != nil && c.asked.After(m.began) && !c.lacks(&m.source.has) {
+	if m.source != nil && c.compared.After(m.began) && !c.lacks(&m.source.has) {
 		return 0, nil
 	}
+	asked := time.Now()
+	c.compared = time.Time{}
 	if err := c.within(dialWait, c.ask); err != nil {
 		return 0, err
 	}
 	began, pause := time.Now(), time.Millisecond
 	sleep := func(late error) error {
 		if time.Since(began) > most {
-			c.asked = time.Time{}
 			return &unfit{error: late}
 		}
 		defer func() { pause = min(2*pause, 50*time.Millisecond) }()
@@ -221,6 +222,7 @@ func (c *conn) await(ctx context.Context, most time.Duration, m *moment, source 
 			return 0, err
 		}
 	}
+	c.compared = asked
 	for c.lacks(&m.source.has) {
 		if err := sleep(errLags); err != nil {
 			return 0, err
