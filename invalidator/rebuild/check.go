@@ -3,6 +3,7 @@ package rebuild
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
@@ -43,28 +44,49 @@ func (r *Runner) Check(ctx context.Context) ([]Checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range r.replicas {
-		p.check(ctx, all)
+	on := map[*pool][]int{}
+	for i, q := range r.queries {
+		switch runs := r.byID[q.ID].replica; {
+		case runs != nil:
+			on[runs] = append(on[runs], i)
+		case q.Server != "":
+			all[i].Elsewhere = errDisagree
+		}
+	}
+	for p, queries := range on {
+		if err := p.check(ctx, all, queries); err != nil {
+			for _, i := range queries {
+				all[i].Elsewhere = err
+			}
+		}
 	}
 	return all, nil
 }
 
-// check notes why the queries of a replica would not run there now.
-func (p *pool) check(ctx context.Context, all []Checked) {
-	for i, q := range p.runner.queries {
-		if q.replica != p {
-			continue
-		}
-		var on Checked
-		err := p.with(ctx, DefaultTimeout, func(c *conn) error {
-			err := c.await(ctx, p.wait, func() (event.GTIDSet, error) { return p.runner.position(ctx, q, nil) })
-			if err == nil {
-				on, err = c.checked(q)
-			}
-			return err
+// check notes why some queries would not run on a replica now; the error is why none would.
+func (p *pool) check(ctx context.Context, all []Checked, queries []int) error {
+	var why *unfit
+	err := p.with(ctx, DefaultTimeout, func(c *conn) error {
+		why = nil
+		_, err := c.await(ctx, p.wait, &moment{began: time.Now()}, func() (*position, error) {
+			return p.runner.position(ctx, p.runner.queries[queries[0]], nil)
 		})
-		all[i].Elsewhere = errors.Join(err, on.Err)
+		if errors.As(err, &why) {
+			return nil
+		}
+		for _, i := range queries {
+			var on Checked
+			if err == nil {
+				on, err = c.checked(p.runner.queries[i])
+			}
+			all[i].Elsewhere = on.Err
+		}
+		return err
+	})
+	if why != nil {
+		return why
 	}
+	return err
 }
 
 // checked is what a session's server says of a query; the error is that of the session.

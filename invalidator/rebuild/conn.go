@@ -43,6 +43,8 @@ type conn struct {
 	limit time.Duration
 	// made is when it was made, and since since when it has been idle.
 	made, since time.Time
+	// compared is as of when it is known to have nothing that the source lacks; the zero time: it may have.
+	compared time.Time
 	// executed is what the server has executed, as far as it was asked. On MariaDB that is what it has replicated, and
 	// written is what it wrote itself. logged is the last number of each domain and server in its binlog.
 	executed, written event.GTIDSet
@@ -108,16 +110,28 @@ func plainMode(mode string) string {
 
 // text runs a statement that yields one value.
 func (c *conn) text(statement string) (string, error) {
+	all, err := c.texts(statement)
+	if err != nil {
+		return "", err
+	}
+	return all[0], nil
+}
+
+// texts runs a statement that yields one row.
+func (c *conn) texts(statement string) (all []string, err error) {
 	res, err := c.client.Execute(statement)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", statement, err)
+		return nil, fmt.Errorf("%s: %w", statement, err)
 	}
 	defer res.Close()
-	s, err := res.GetString(0, 0)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", statement, err)
+	for i := range max(res.ColumnNumber(), 1) {
+		s, err := res.GetString(0, i)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", statement, err)
+		}
+		all = append(all, strings.Clone(s)) // the result's memory goes back to a pool
 	}
-	return strings.Clone(s), nil // the result's memory goes back to a pool
+	return all, nil
 }
 
 // reach returns errBehind unless readers of this session's server see the transactions. The caller that wants the value
@@ -142,22 +156,26 @@ func (c *conn) reach(after *event.GTIDSet) error {
 
 // lacks reports whether the server has not executed all of some transactions, as far as it was asked.
 func (c *conn) lacks(after *event.GTIDSet) (is bool) {
+	if !c.maria {
+		left := after.Subtract(&c.executed)
+		return !left.IsEmpty()
+	}
 	after.Each(func(r event.GTIDRange) {
-		is = is || !c.written.ContainsOf(r) && !(c.executed.ContainsRange(r) && c.isOurs(r)) &&
-			!(c.galera && c.logged[ofOrigin(r)] >= r.Last)
+		is = is || !c.written.ContainsOf(r) && !c.executed.ContainsOf(r) &&
+			!(c.executed.ContainsRange(r) && c.isLogged(r)) && !(c.galera && c.logged[ofOrigin(r)] >= r.Last)
 	})
 	return is
 }
 
-// isOurs reports whether what MariaDB has replicated holds the last of some transactions in fact, and not another one
-// of its number: a replica of a primary that has failed may have more of that than the one that was promoted, which has
-// given the numbers to others. Its binlog says so, if it logs what it replicates.
-func (c *conn) isOurs(r event.GTIDRange) bool {
+// isLogged reports whether MariaDB's binlog holds the last of some transactions, of a domain in which it logs what it
+// replicates. That a higher number of another server was replicated says nothing: a replica of a primary that has
+// failed may have more of that than the one that was promoted, which has given the numbers to others.
+func (c *conn) isLogged(r event.GTIDRange) bool {
 	logs := false
 	c.executed.Each(func(has event.GTIDRange) {
 		logs = logs || has.First.Domain == r.First.Domain && c.logged[ofOrigin(has)] >= has.Last
 	})
-	return !logs || c.logged[ofOrigin(r)] >= r.Last
+	return logs && c.logged[ofOrigin(r)] >= r.Last
 }
 
 func ofOrigin(r event.GTIDRange) event.GTID {
@@ -176,44 +194,41 @@ var errBehind = errors.New("the server that answers has not executed the change"
 // Galera cluster has no gtid_slave_pos for what comes from other nodes: there all that is in its binlog counts.
 func (c *conn) ask() (err error) {
 	c.meter.allow(executedBytes)
-	flavor, statement := event.MySQL, "SELECT @@global.gtid_executed"
-	if c.maria {
-		flavor, statement = event.MariaDB, "SELECT @@global.gtid_slave_pos"
-	}
-	if c.executed, err = c.gtids(flavor, statement); err != nil || !c.maria {
+	if !c.maria {
+		c.executed, err = c.gtids(event.MySQL, "SELECT @@global.gtid_executed")
 		return err
 	}
-	text, err := c.text("SELECT @@server_id")
+	said, err := c.texts("SELECT @@global.gtid_slave_pos, @@server_id, @@global.gtid_binlog_pos, @@global.gtid_binlog_state")
 	if err != nil {
 		return err
 	}
-	id, err := strconv.ParseUint(text, 10, 32)
+	id, err := strconv.ParseUint(said[1], 10, 32)
 	if err != nil {
 		return fmt.Errorf("SELECT @@server_id: %w", err)
 	}
-	all, err := c.gtids(flavor, "SELECT @@global.gtid_binlog_pos")
-	if err != nil {
-		return err
+	var all event.GTIDSet
+	c.executed, err = event.ParseGTIDSet(event.MariaDB, said[0])
+	if err == nil {
+		all, err = event.ParseGTIDSet(event.MariaDB, said[2])
+	}
+	if err == nil {
+		c.logged, err = lastOfEach(said[3])
 	}
 	c.written = all.Of(uint32(id))
-	return c.askLogged()
+	return err
 }
 
-// askLogged asks MariaDB for the last transaction of each domain and server in its binlog.
-func (c *conn) askLogged() error {
-	text, err := c.text("SELECT @@global.gtid_binlog_state")
+// lastOfEach reads the last transaction of each domain and server in MariaDB's binlog.
+func lastOfEach(state string) (map[event.GTID]uint64, error) {
+	last, err := event.ParseBinlogState(state)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("SELECT @@global.gtid_binlog_state: %w", err)
 	}
-	last, err := event.ParseBinlogState(text)
-	if err != nil {
-		return fmt.Errorf("SELECT @@global.gtid_binlog_state: %w", err)
-	}
-	c.logged = map[event.GTID]uint64{}
+	logged := make(map[event.GTID]uint64, len(last))
 	for _, g := range last {
-		c.logged[event.GTID{Domain: g.Domain, Server: g.Server}] = g.Number
+		logged[event.GTID{Domain: g.Domain, Server: g.Server}] = g.Number
 	}
-	return nil
+	return logged, nil
 }
 
 func (c *conn) gtids(flavor event.Flavor, statement string) (event.GTIDSet, error) {
@@ -242,6 +257,13 @@ func (c *conn) limitTo(timeout time.Duration) error {
 	}
 	c.limit = timeout
 	return nil
+}
+
+// within calls f, which asks for what a server has at hand: one that hangs is not waited for as long as a query is.
+func (c *conn) within(d time.Duration, f func() error) error {
+	_ = c.meter.SetDeadline(time.Now().Add(d))
+	defer c.meter.SetDeadline(time.Time{})
+	return f()
 }
 
 // statement returns the query's prepared statement for so many keys. The server looks tables up in the schema that is

@@ -10,6 +10,8 @@
 //   - If transactions have GTIDs, it is read on a server that has executed those for which the value is needed:
 //     sessions of the server before a failover, and of a replica that lags behind, are closed. Without GTIDs, and for
 //     keys that were parked, a session is used for a minute at most.
+//   - On a replica nothing older is read than the source had when the run began, whatever the replica has or does; if
+//     that cannot be known, the source is asked.
 //   - What is asked for several keys together has the values that it has alone.
 //   - Nothing is written and no row is locked: sessions are read-only, and each statement runs in its own transaction.
 //   - A value has the same form as from the row: columns are described as event.Column does and written by package

@@ -117,8 +117,10 @@ func isUsable(err error) bool {
 	return ok && !endsSession(e)
 }
 
+// isContext reports whether the caller's context ended. A connection that was not made in time says so as well.
 func isContext(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	var c *connectError
+	return !errors.As(err, &c) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // explain makes an [Error] of what went wrong, unless it is the caller's own context that ended.

@@ -41,6 +41,7 @@ func TestOnServers(t *testing.T) {
 			"close ends what runs":                               closeEndsWhatRuns,
 			"idle sessions are closed":                           idleSessionsAreClosed,
 			"check tries all queries":                            checkTriesAllQueries,
+			"check says where queries run":                       checkSaysWhereQueriesRun,
 			"types are the same together":                        typesAreTheSameTogether,
 			"queries asked together":                             queriesAskedTogether,
 			"expressions are the same together":                  expressionsAreTheSameTogether,

@@ -38,7 +38,7 @@ func newMetrics() *metrics {
 		}, []string{"mapping", "table", "class"}),
 		elsewhere: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "freshet_rebuild_queries_on_source_total",
-			Help: "Queries that ran on the source, since the replica that they name lagged, was away or refused them.",
+			Help: "Queries that ran on the source, since the replica that they name lagged, was away or refused them; each key counts.",
 		}, []string{"mapping", "table"}),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "freshet_rebuild_connections",

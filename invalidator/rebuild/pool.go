@@ -18,11 +18,13 @@ type pool struct {
 	address string
 	tls     credential.TLS
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	// patience bounds the making of a connection, up to its settings; a command for the password has its own time.
+	// patience bounds the making of a connection, up to its settings, and later changes of these; a command for the
+	// password has its own time.
 	patience time.Duration
-	// wait is for how long a replica that lags is waited for.
-	wait time.Duration
-	// restsUntil is until when a replica is not asked, in nanoseconds of [time.Time.UnixNano].
+	// wait is for how long a replica that lags is waited for, and rests how many times as long a query that takes less
+	// than that runs on the source.
+	wait, rests time.Duration
+	// restsUntil is until when a replica is not asked, in nanoseconds of [time.Time.UnixNano]; 0: it does not rest.
 	restsUntil atomic.Int64
 
 	mu   sync.Mutex
@@ -58,7 +60,7 @@ func (p *pool) use(ctx context.Context, timeout time.Duration, c *conn, f func(*
 	defer cancel()
 	defer context.AfterFunc(p.runner.life, cancel)()
 	stop := context.AfterFunc(run, c.meter.abort)
-	err := c.limitTo(timeout)
+	err := c.within(p.patience, func() error { return c.limitTo(timeout) })
 	if err == nil {
 		err = f(c)
 	}
@@ -128,8 +130,11 @@ func (p *pool) connect(ctx context.Context) (*conn, error) {
 	if err == nil {
 		return c, nil
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case p.runner.life.Err() != nil:
+		return nil, errClosed
 	}
 	return nil, &connectError{p.address, err}
 }

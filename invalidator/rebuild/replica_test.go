@@ -24,6 +24,8 @@ type replicated struct {
 	query           Query
 	runner          *Runner
 	away            atomic.Bool
+	// dials counts the connections to each.
+	dialsSource, dialsReplica atomic.Int64
 }
 
 // withReplica runs a test with a source of each kind and a replica of it. The replica logs nothing, which most do not
@@ -41,11 +43,17 @@ func withReplica(t *testing.T, f func(r *replicated)) {
 		r.query = as(t, event.FormString, "SELECT concat(v, ' of ', @@port) FROM t WHERE id = :id",
 			func(q *Query) { q.Server = r.replica.Addr })
 		o := options(source, r.query)
-		o.DialReplica = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if r.away.Load() {
-				return nil, errors.New("no route to it")
-			}
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			r.dialsSource.Add(1)
 			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		o.DialReplica = func(ctx context.Context, network, address string) (net.Conn, error) {
+			r.dialsReplica.Add(1)
+			var d net.Dialer
+			if r.away.Load() {
+				d.Deadline = time.Unix(1, 0) // nothing answers, not even with a refusal
+			}
+			return d.DialContext(ctx, network, address)
 		}
 		r.runner = newRunner(t, o)
 		r.lagsFor(time.Hour)
@@ -90,10 +98,10 @@ func (r *replicated) want(what string, v int, from *testbed.Server) {
 	}
 }
 
-// lagsFor says for how long the replica is waited for, which does not rest.
+// lagsFor says for how long the replica is waited for, which does not rest if that is long enough.
 func (r *replicated) lagsFor(wait time.Duration) {
 	p := r.runner.byID[r.query.ID].replica
-	p.wait = wait
+	p.wait, p.rests = wait, 0
 	p.restsUntil.Store(0)
 }
 
@@ -127,8 +135,8 @@ func TestAQueryOnAReplicaReadsWhatTheSourceHad(t *testing.T) {
 		r.want("it refuses the query", 101, r.source)
 		r.replica.Exec(r.t, "rename table shop.u to shop.t")
 		r.want("it takes the query", 101, r.replica)
-		if n := testutil.ToFloat64(r.runner.byID[r.query.ID].elsewhere); n < 5 {
-			r.t.Errorf("%v queries were counted on the source", n)
+		if n := testutil.ToFloat64(r.runner.byID[r.query.ID].elsewhere); n != 4*5 {
+			r.t.Errorf("%v queries were counted on the source, and four times five keys were", n)
 		}
 	})
 }
@@ -160,6 +168,7 @@ func TestAReplicaOfASourceThatWasResetIsNotBelieved(t *testing.T) {
 		if r.source.Flavor == testbed.FlavorMySQL {
 			reset = "reset binary logs and gtids"
 		}
+		r.lagsFor(10 * time.Millisecond)
 		r.source.Exec(r.t, reset)
 		r.set(6)
 		r.want("it has what was before", 6, r.source)
@@ -199,6 +208,7 @@ func TestCheckTriesQueriesOnTheirReplicas(t *testing.T) {
 			{"the table is not there", func() {
 				r.replica.AwaitAllOf(r.t, r.source)
 				r.replica.Exec(r.t, "rename table shop.t to shop.u")
+				r.runner.byID[r.query.ID].replica.closeIdle(time.Time{}) // which have it prepared
 			}, func() { r.replica.Exec(r.t, "rename table shop.u to shop.t") }, "use names that exist"},
 			{"it is away", func() {
 				r.away.Store(true)

@@ -41,6 +41,8 @@ type prepared struct {
 	replica *pool // where it runs; nil: on the source
 	// aloneUntil is until when it is not asked for several keys together, in nanoseconds of [time.Time.UnixNano].
 	aloneUntil atomic.Int64
+	// onSourceUntil is until when it runs on the source, since waiting for its replica took longer than it did itself.
+	onSourceUntil atomic.Int64
 	counters
 }
 
@@ -91,6 +93,7 @@ func New(o Options) (*Runner, error) {
 func (r *Runner) Query(ctx context.Context, source, id string, params []event.Fields, after *event.GTIDSet,
 	answer func(i int, value event.Fields, missing bool, err error) (more bool),
 ) {
+	m := &moment{after: after, began: time.Now()}
 	q, err := r.query(source, id)
 	leave := func() {}
 	if err == nil {
@@ -116,11 +119,11 @@ func (r *Runner) Query(ctx context.Context, source, id string, params []event.Fi
 		to = from + q.size(alike(all[from:]))
 		sinks := make([]*sink, to-from)
 		if len(sinks) > 1 {
-			sinks = r.together(ctx, q, all[from:to], after)
+			sinks = r.together(ctx, q, all[from:to], m)
 		}
 		for i, s := range sinks {
 			if s == nil && more {
-				s = r.alone(ctx, q, all[from+i].args, after)
+				s = r.alone(ctx, q, all[from+i].args, m)
 			}
 			if s != nil {
 				value, missing, err := s.result()
@@ -154,10 +157,10 @@ func (r *Runner) query(source, id string) (*prepared, error) {
 }
 
 // alone asks the query for one key.
-func (r *Runner) alone(ctx context.Context, q *prepared, args []any, after *event.GTIDSet) *sink {
+func (r *Runner) alone(ctx context.Context, q *prepared, args []any, m *moment) *sink {
 	began := time.Now()
 	s := &sink{}
-	err := r.run(ctx, q, after, func(c *conn) error {
+	err := r.run(ctx, q, 1, m, func(c *conn) error {
 		*s = sink{query: &q.Query, limit: r.o.MaxBytes, maria: c.maria}
 		return c.run(q, args, s)
 	})

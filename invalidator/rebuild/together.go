@@ -121,14 +121,14 @@ func (q *Query) union(n int) string {
 
 // together asks the query for several keys at once. It returns a sink for each, nil where the key must be asked for
 // alone.
-func (r *Runner) together(ctx context.Context, q *prepared, all []asked, after *event.GTIDSet) []*sink {
+func (r *Runner) together(ctx context.Context, q *prepared, all []asked, m *moment) []*sink {
 	began := time.Now()
 	sinks := make([]*sink, len(all))
 	for i := range sinks {
 		sinks[i] = &sink{query: &q.Query, limit: r.o.MaxBytes}
 	}
 	ran := false
-	err := r.run(ctx, q, after, func(c *conn) (err error) {
+	err := r.run(ctx, q, len(all), m, func(c *conn) (err error) {
 		ran, err = c.runTogether(q, all, sinks)
 		return err
 	})
