@@ -189,7 +189,8 @@ func (c *cli) positionCommand() *cobra.Command {
 		Short: "Set the saved position of a freshet that is stopped",
 		Long: `Sets where freshet continues: after a GTID set, at a position in a binlog file, at a time (RFC 3339, such as
 2026-01-31T08:00:00Z: before the first transaction that was committed then or later), now, or at the oldest binlog that
-exists (earliest). Going back is always safe: keys are deleted again. Going forward leaves out the changes in between, so it needs --skip, and cached keys of those changes stay stale.
+exists (earliest). Going back is always safe: keys are deleted again. Going forward leaves out the changes in between, so
+it needs --skip, and is a doubt: cached keys of those changes stay stale until it is answered.
 Refused while freshet runs.`,
 		Example: `  freshet position set gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-57
   freshet position set binlog.000112:4
