@@ -93,6 +93,6 @@ soak: servers
 			{ failed=1; grep -e '^--- FAIL' $$log | tail -9; echo "$$p FAILED"; }; \
 	done; [ -z "$$failed" ]
 
-## bench: the whole table of docs/benchmarks.md, in about an hour (one part: go run ./proof/bench -only NAME; -list)
+## bench: the whole table of docs/benchmarks.md, in about an hour and a half (one part: go run ./proof/bench -only NAME; -list)
 bench: servers
 	$(GO) run ./proof/bench -write docs/benchmarks.md

@@ -285,7 +285,8 @@ func doubtSentence(doubts []doubt.Doubt) string {
 	case wanted(&oldest):
 		what = "freshet answers it: it is about to begin"
 	default:
-		what = fmt.Sprintf("`freshet doubts show %s`; clear them, then `freshet doubts dismiss %s`", oldest.ID, oldest.ID)
+		what = fmt.Sprintf("`freshet doubts answer %s` has them forgotten; or clear them, then `freshet doubts dismiss %s`",
+			oldest.ID, oldest.ID)
 	}
 	if len(doubts) == 1 {
 		return fmt.Sprintf("keys may be stale: %s (%s)", oldest.Message, what)

@@ -209,7 +209,8 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			},
 			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
-				"keys may be stale: TRUNCATE of shop.a (`freshet doubts show 1f`; clear them, then `freshet doubts dismiss 1f`)",
+				"keys may be stale: TRUNCATE of shop.a (`freshet doubts answer 1f` has them " +
+					"forgotten; or clear them, then `freshet doubts dismiss 1f`)",
 			},
 			{
 				"in doubt that is answered by itself", func(s *Status) {

@@ -112,9 +112,7 @@ func checkInfo(ctx context.Context, c *config.Config, r *Report, s *redisServer)
 		isNode(s, r)
 		return false
 	}
-	if c.EventLog.Kind == config.EventLogEmbedded {
-		checkStamp(ctx, c, r, s)
-	}
+	checkStamp(ctx, c, r, s)
 	product, version := redisProduct(v)
 	r.add(OK, fmt.Sprintf("redis %s is %s %s, a %s, and takes UNLINK%s", s.at, product, version, v["role"],
 		untried(product, version)), "")

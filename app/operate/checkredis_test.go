@@ -2,11 +2,13 @@ package operate
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -40,6 +42,25 @@ func TestCheckSaysWhatARestartOfRedisBringsBack(t *testing.T) {
 	server.Do(t, "config", "set", "appendonly", "yes")
 	if s := check("managed"); !strings.Contains(s, "append-only file") {
 		t.Errorf("with a log: %s", s)
+	}
+}
+
+// With each event log a stamp says how old the data is that Redis comes back with.
+func TestCheckFindsAUserWhoMayNotWriteTheStamp(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "unstamped", "on", ">p", "~"+probeKey+"*", "+@all")
+	for _, kind := range []config.EventLogKind{config.EventLogEmbedded, config.EventLogKafka} {
+		c := &config.Config{}
+		c.EventLog.Kind = kind
+		c.Redis.Addresses, c.Redis.Username, c.Redis.Password = []string{server.Addr}, "unstamped", config.NewSecret("p")
+		var r Report
+		checkRedis(t.Context(), c, nil, &r)
+		if !slices.ContainsFunc(r.Findings, func(f Found) bool {
+			return strings.Contains(f.What, "refuses the key "+identity.StampKey) &&
+				f.Fix == "ACL SETUSER unstamped +get +set +eval +evalsha ~freshet:*"
+		}) {
+			t.Errorf("%s: %+v", kind, r.Findings)
+		}
 	}
 }
 

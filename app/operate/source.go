@@ -127,13 +127,13 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 	if strings.EqualFold(info.BinlogFormat, "ROW") || info.BinlogFormat == "" {
 		r.add(OK, "binlog_format is ROW", "")
 	} else {
-		r.add(Fail, fmt.Sprintf("binlog_format is %s: changes that are logged as statements name no rows, so their keys "+
-			"stay stale", info.BinlogFormat),
+		r.add(Fail, fmt.Sprintf("binlog_format is %s: changes that are logged as statements name no rows, so all keys of "+
+			"their tables are forgotten each time", info.BinlogFormat),
 			set(info, "binlog_format", "'ROW'")+"  -- sessions that are open keep the old format: let them reconnect")
 	}
 	if !wholeImages(info) {
 		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: a key of a column that is neither in the primary key nor changed "+
-			"cannot be named; it raises an alarm", info.RowImage),
+			"cannot be named, so all keys of its template are forgotten each time", info.RowImage),
 			set(info, "binlog_row_image", "'FULL'"))
 	}
 	if !strings.EqualFold(info.RowMetadata, "FULL") {
@@ -162,7 +162,7 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 		if s.value != "" && s.value != "1" {
 			r.add(Warn, fmt.Sprintf("%s is %s: when the source's machine crashes, it loses transactions that were read, and "+
 				"may give their numbers "+
-				"to others; freshet halts then", s.name, s.value), set(info, s.name, "1"))
+				"to others; freshet then does what on_gap says", s.name, s.value), set(info, s.name, "1"))
 		}
 	}
 	for _, lack := range info.Lacks {

@@ -36,8 +36,9 @@ func (c *cli) invalidatorCommand() *cobra.Command {
 		Use:   "invalidator",
 		Short: "Delete the keys that readers put into Kafka (freshet reader)",
 		Long: `Takes its share of the partitions of the topic of eventlog.kafka and deletes the keys in them, until it is
-stopped. All invalidators of one Redis have the same eventlog.kafka.group. The configuration needs neither source nor
-mappings. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
+stopped. All invalidators of one Redis have the same eventlog.kafka.group. The configuration needs the source only to
+run queries and to read rows, and mappings only for queries. SIGINT and SIGTERM stop it after the work in flight; a second
+one at once.`,
 	}, "stop once everything that is in the topic now is finished, final deletes included")
 }
 
@@ -184,11 +185,12 @@ func (c *cli) positionCommand() *cobra.Command {
 	show.Flags().BoolVar(&raw, "json", false, "print it as JSON")
 	var skip bool
 	set := &cobra.Command{
-		Use:   "set gtid:SET | FILE:POSITION | TIME",
+		Use:   "set gtid:SET | FILE:POSITION | TIME | now | earliest",
 		Short: "Set the saved position of a freshet that is stopped",
-		Long: `Sets where freshet continues: after a GTID set, at a position in a binlog file, or at a time (RFC 3339, such as
-2026-01-31T08:00:00Z: before the first transaction that was committed then or later). Going back is always safe: keys
-are deleted again. Going forward leaves out the changes in between, so it needs --skip, and cached keys of those changes stay stale.
+		Long: `Sets where freshet continues: after a GTID set, at a position in a binlog file, at a time (RFC 3339, such as
+2026-01-31T08:00:00Z: before the first transaction that was committed then or later), now, or at the oldest binlog that
+exists (earliest). Going back is always safe: keys are deleted again. Going forward leaves out the changes in between, so
+it needs --skip, and is a doubt: cached keys of those changes stay stale until it is answered.
 Refused while freshet runs.`,
 		Example: `  freshet position set gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-57
   freshet position set binlog.000112:4
@@ -220,7 +222,8 @@ func isPlace(_ *cobra.Command, args []string) error {
 			args[0])
 	}
 	if !place.MatchString(args[0]) {
-		return fmt.Errorf("%q is no position: write gtid:SET, FILE:POSITION or a time such as 2026-01-31T08:00:00Z", args[0])
+		return fmt.Errorf("%q is no position: write gtid:SET, FILE:POSITION, now, earliest or a time such as "+
+			"2026-01-31T08:00:00Z", args[0])
 	}
 	return nil
 }
