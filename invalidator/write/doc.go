@@ -145,5 +145,5 @@
 //
 // A key of another type, a score that is no number, no memory (OOM): the script removes the key instead, at once, and
 // says so ([Forgotten]). What Redis refuses as a whole (READONLY, NOPERM, MISCONF, LOADING) is handed on as an error;
-// [Builder.Fallback] is what can be sent instead.
+// [Builder.Mark] and [Builder.Fallback] are what can be sent instead.
 package write

@@ -336,8 +336,8 @@ func TestACounterBeginsAtRedisTimeAndRises(t *testing.T) {
 	})
 }
 
-// A fallback may come after the action of a newer change, and takes along what is known of that. Without D a key of which
-// nothing is known is written at once: then neither the change that was refused nor one in between may be.
+// A fallback may come after the action of a newer change, and takes along what is known of that. Without D a key of
+// which nothing is known is written at once: then neither the change that was refused nor one in between may be.
 func TestWithoutASecondActionAFallbackLetsNoOlderValueIn(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	single := func(it *Item) *Item {
