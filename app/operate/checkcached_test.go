@@ -131,7 +131,8 @@ func TestCheckLooksAtKeysWhereTheFirstOnesAreGone(t *testing.T) {
 	if strings.Contains(got, "none is of") || !strings.Contains(got, "have no TTL") {
 		t.Errorf("%s", got)
 	}
-	if !regexp.MustCompile(`ok looked at (2\d{4}) of about \d+ keys in redis: \d+ are of the mappings`).MatchString(got) {
+	// How many it comes to in its time depends on the machine.
+	if !regexp.MustCompile(`ok looked at [1-9]\d+ of about \d+ keys in redis: \d+ are of the mappings`).MatchString(got) {
 		t.Errorf("%s", got)
 	}
 }
