@@ -99,25 +99,25 @@ func TestAnAnswerIsKeptBeforeItsDoubtEnds(t *testing.T) {
 	}
 }
 
-// behind is a keeper that has not read yet what others have written.
-type behind struct {
+// stopped is a keeper that has not read yet what others have written.
+type stopped struct {
 	*doubttest.Memory
 	unread func()
 }
 
 // Follow implements doubt.Follower.
-func (*behind) Follow(context.Context, func()) {}
+func (*stopped) Follow(context.Context, func()) {}
 
 // CatchUp implements doubt.Follower.
-func (b *behind) CatchUp(context.Context) error {
-	b.unread()
+func (s *stopped) CatchUp(context.Context) error {
+	s.unread()
 	return nil
 }
 
 // A member that is stopped while it answers goes on where the next one has answered others meanwhile. What that has
 // taken note of stays: a Redis that comes back with older data has it answered again.
 func TestAMemberThatWasStoppedTakesNoAnswersOfTheNextOneAway(t *testing.T) {
-	k := &behind{Memory: &doubttest.Memory{}, unread: func() {}}
+	k := &stopped{Memory: &doubttest.Memory{}, unread: func() {}}
 	book, err := doubt.New(k, nil, nil)
 	must(t, err)
 	must(t, book.Load(t.Context()))

@@ -138,12 +138,12 @@ func (o *Options) foreign(info *SourceInfo, p *event.Position, reason string) er
 // compare reports whether the server surely has what p had. The error is a [*ForeignError] if it surely has another
 // database. Neither: it may be a replica that lags.
 func (o *Options) compare(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
-	switch {
+	switch ofAll, _ := info.HasGTIDsOfAll(); {
 	case p.Flavor != "" && p.Flavor != info.Flavor:
 		return false, o.foreign(info, p, fmt.Sprintf("the checkpoint is of %s, and the server is %s", p.Flavor, info.Flavor))
 	case p.Server == info.Server:
 		return o.compareBegun(ctx, s, info, p)
-	case !info.GTID || info.OwnGTIDs || p.GTIDs.IsEmpty():
+	case !ofAll || p.GTIDs.IsEmpty():
 		return false, nil
 	case info.Flavor == event.MariaDB:
 		return o.compareMariaDB(ctx, s, info, p)

@@ -1,6 +1,8 @@
 package invalidator
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +153,34 @@ func TestWhatIsParkedWithoutASecondActionIsTriedOnceOlderValuesAreOver(t *testin
 				parked := r.store.parked()
 				if len(parked) != 1 || parked[0].Due.Sub(began) != c.d+c.waits {
 					t.Errorf("parked: %+v, want it due %s after it was", parked, c.waits)
+				}
+			})
+		})
+	}
+}
+
+// What follows a refusal may come after a newer change, and takes along what that has left. Without D that lets older
+// values in, unless it leaves a mark first; with D nothing is written where nothing is known.
+func TestWhatFollowsARefusalLeavesAMarkWithoutASecondAction(t *testing.T) {
+	for d, marks := range map[time.Duration]bool{0: true, d2: false} {
+		inBubble(t, Options{}, func(r *rig) {
+			var sent []string
+			r.redis.set(func() {
+				r.redis.answerCall = func(c sentCall) (any, error) {
+					if c.script != "" {
+						return nil, noPerm
+					}
+					sent = append(sent, strings.Join(c.args[:2], " "))
+					return int64(0), nil
+				}
+			})
+			r.append(batchOfThings(origin(4, d), put("a", "1")))
+			r.pass(time.Second)
+			r.mark(4)
+			r.pass(time.Minute)
+			r.redis.set(func() {
+				if len(sent) == 0 || marks != slices.Contains(sent, "set freshet:v:{a}") {
+					t.Errorf("D %s: %q was sent, want a mark: %t", d, sent, marks)
 				}
 			})
 		})

@@ -114,9 +114,7 @@ func parkedAction(at int, e *retry.Entry, now time.Time) action {
 		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D,
 		Named: e.Foreign, Now: now,
 	}}
-	if e.Action == event.ActionRebuild && e.D == 0 && !e.Foreign {
-		// Only without D is an absent key without a companion written. An older value may be on its way still, and it must
-		// find a companion, also where there was none.
+	if a.item.NeedsMark() {
 		a.item.Intent, a.item.Until = event.IntentRemove, math.MaxInt64
 	}
 	for _, n := range e.Notices {

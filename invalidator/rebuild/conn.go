@@ -226,7 +226,7 @@ func lastOfEach(state string) (map[event.GTID]uint64, error) {
 	}
 	logged := make(map[event.GTID]uint64, len(last))
 	for _, g := range last {
-		logged[event.GTID{Domain: g.Domain, Server: g.Server}] = g.Number
+		logged[ofOrigin(event.GTIDRange{First: g})] = g.Number
 	}
 	return logged, nil
 }

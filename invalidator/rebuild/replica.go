@@ -109,7 +109,7 @@ func (r *Runner) onReplica(ctx context.Context, q *prepared, m *moment, f func(*
 		p.rest(lagRest)
 	case err == nil, isContext(err), errors.Is(err, errClosed), errors.Is(err, errApart), errors.As(err, &wrong),
 		fromServer && isSlow(e):
-		if waited > took && p.rests > 0 {
+		if waited > took {
 			q.onSourceUntil.Store(time.Now().Add(p.rests * waited).UnixNano())
 		}
 		return true, err

@@ -99,11 +99,6 @@ func (b *Builder) unlink(it *Item) *Call {
 	return c
 }
 
-// NeedsMark reports whether what is removed by a fallback must leave a mark: see [Builder.Mark].
-func (it *Item) NeedsMark() bool {
-	return it.Action == event.ActionRebuild && it.D == 0 && !it.Leftover && !it.Named
-}
-
 // Mark returns calls that remove the key of an item whose own calls are refused, and leave its companion at the item's
 // version, not confirming. Without D a key of which nothing is known is written at once. So if the companion went, an
 // older change that is on its way would be, perhaps after a newer one whose companion that was: Redis may hang before
@@ -113,10 +108,7 @@ func (b *Builder) Mark(calls []*Call, it *Item) []*Call {
 	mark := b.call(5)
 	mark.add("set", b.name(KindVersion, it), b.ordered(it.Version)+" "+toCome+" "+it.Source, "PX", b.millis(foreverTTL))
 	mark.keys = 1
-	gone := b.call(2)
-	gone.add("unlink", b.key(it))
-	gone.keys = 1
-	return append(calls, mark, gone)
+	return append(calls, mark, b.unlink(it))
 }
 
 // toCome is a time, in ms, that Redis' clock does not reach, and that Lua's numbers hold.

@@ -54,6 +54,13 @@ func (it *Item) IsGuarded() bool {
 	return false
 }
 
+// NeedsMark reports whether an item that removes its key without writing must leave its version next to it all the
+// same. Only without D is an absent key without a companion written: an older value may be on its way still, and it
+// must find one. A version that may be another key's is none to leave.
+func (it *Item) NeedsMark() bool {
+	return it.Action == event.ActionRebuild && it.D == 0 && !it.Leftover && !it.Named
+}
+
 // Outcome is what an item did in Redis.
 type Outcome uint8
 
